@@ -1,0 +1,128 @@
+//! What a batch of decisions wants written, account by account, and what must be
+//! proven true in the transaction that writes it.
+
+use std::sync::Arc;
+
+use super::{Account, AccountKey, EventKey, Reason, Record, Status, Timestamp};
+
+/// Everything that one batch writes.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// One for each account that the batch looked at.
+    pub accounts: Vec<AccountChange>,
+    /// The moment of the decisions.
+    pub at: Timestamp,
+}
+
+impl Plan {
+    /// Whether there is nothing to prove and nothing to write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.accounts.iter().all(|change| {
+            change.proof == Proof::Nothing
+                && change.inserts.is_empty()
+                && change.updates.is_empty()
+                && change.letters.is_empty()
+                && change.audits.is_empty()
+        })
+    }
+}
+
+/// What the batch writes for one account. Either all of it is written or none.
+#[derive(Clone, Debug)]
+pub struct AccountChange {
+    /// Which account.
+    pub key: AccountKey,
+    /// What must be proven in the same transaction.
+    pub proof: Proof,
+    /// The account as the decisions leave it.
+    pub after: Option<Account>,
+    /// Identities that are new.
+    pub inserts: Vec<Arc<Record>>,
+    /// Identities whose status changes.
+    pub updates: Vec<RecordUpdate>,
+    /// Dead letters.
+    pub letters: Vec<Letter>,
+    /// Acts of people.
+    pub audits: Vec<Audit>,
+}
+
+/// What was true when the decisions were made and must still be true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Nothing was decided on the account's state.
+    Nothing,
+    /// The account has no row; nothing is written for it.
+    Absent,
+    /// The account's row is as it was; it stays so.
+    Unchanged(Account),
+    /// The account has no row; `after` becomes its row.
+    Insert,
+    /// The account's row is as it was; it becomes `after`.
+    Update(Account),
+}
+
+/// A change of status, conditional on the status that the decision saw.
+#[derive(Clone, Debug)]
+pub struct RecordUpdate {
+    /// The status it must still have.
+    pub status_before: Status,
+    /// The number of decisions it must still have.
+    pub decision_before: i64,
+    /// What it becomes.
+    pub record: Arc<Record>,
+}
+
+/// What never became an event, or can't be applied, with everything needed to
+/// explain and repair it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// Whose it is.
+    pub tenant: Arc<str>,
+    /// Why it is one.
+    pub reason: Reason,
+    /// More about the why, a JSON object.
+    pub detail: serde_json::Value,
+    /// Who produced it, as far as that could be read.
+    pub source: Option<Arc<str>>,
+    /// The event id, as far as it could be read.
+    pub event_id: Option<Arc<str>>,
+    /// The account, as far as it could be read.
+    pub account_id: Option<Arc<str>>,
+    /// The stored event that it belongs to.
+    pub event: Option<EventKey>,
+    /// The message as it came.
+    pub raw: Arc<super::Raw>,
+}
+
+impl Letter {
+    /// By what the same letter is known again among the unresolved ones: tenant,
+    /// queue, reason, body and identifying headers.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 16] {
+        super::event::digest16(&[
+            self.tenant.as_bytes(),
+            self.raw.queue.as_bytes(),
+            self.reason.as_str().as_bytes(),
+            &self.raw.body,
+            self.raw.marks.as_bytes(),
+        ])
+    }
+}
+
+/// Who did what, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Audit {
+    /// In whose ledger.
+    pub tenant: Arc<str>,
+    /// Who: the caller's name.
+    pub subject: String,
+    /// What: `account.patched`, ….
+    pub action: &'static str,
+    /// On which account.
+    pub account_id: Option<Arc<str>>,
+    /// The particulars, a JSON object.
+    pub detail: serde_json::Value,
+    /// Why, in the person's own words.
+    pub note: Option<String>,
+}

@@ -1,0 +1,136 @@
+//! Who waits for whom: everything that writes an account goes through the one
+//! lane of that account, so a process never conflicts with itself.
+
+use std::{
+    hash::{BuildHasher, BuildHasherDefault},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustc_hash::FxHasher;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    domain::{AccountKey, Answer, Work},
+    ledger::{Failure, Ledger},
+    tasks::Tasks,
+};
+
+/// What is called with the answer, once, whatever it is.
+pub type Reply = Box<dyn FnOnce(Result<Answer, Failure>) + Send>;
+
+/// The way to the lanes; cheap to clone.
+#[derive(Clone)]
+pub struct Lanes {
+    senders: Arc<[mpsc::Sender<Job>]>,
+}
+
+/// How a lane gathers its batches.
+#[derive(Clone, Copy, Debug)]
+pub struct Gathering {
+    /// Most asks in one batch.
+    pub batch_max: usize,
+    /// How long a batch that is not full waits for more; zero: not at all.
+    pub linger: Duration,
+}
+
+struct Job {
+    work: Work,
+    reply: Reply,
+}
+
+impl Lanes {
+    /// Starts a lane for each ledger.
+    #[must_use]
+    pub fn start(ledgers: Vec<Ledger>, gathering: Gathering, tasks: &Tasks) -> Self {
+        let senders = ledgers
+            .into_iter()
+            .map(|ledger| {
+                let (sender, receiver) = mpsc::channel(gathering.batch_max * 2);
+                tasks.spawn("lane", run(ledger, receiver, gathering, tasks.stopping()));
+                sender
+            })
+            .collect();
+        Self { senders }
+    }
+
+    /// Brings an ask to the lane of its account, waiting while that lane is full.
+    /// Asks on one account are settled in the order in which they were sent.
+    pub async fn send(&self, work: Work, reply: Reply) {
+        let lane = &self.senders[self.lane_of(&work.account)];
+        if let Err(mpsc::error::SendError(job)) = lane.send(Job { work, reply }).await {
+            (job.reply)(Err(Failure::Stopping));
+        }
+    }
+
+    /// Asks and waits for the answer. The work is done whole even where nobody
+    /// waits any more.
+    ///
+    /// # Errors
+    /// [`Failure`], where there is no answer.
+    pub async fn ask(&self, work: Work) -> Result<Answer, Failure> {
+        let (reply, answer) = oneshot::channel();
+        let reply: Reply = Box::new(move |result| {
+            // The caller may have gone away; the work is done all the same.
+            let _ = reply.send(result);
+        });
+        self.send(work, reply).await;
+        answer.await.unwrap_or(Err(Failure::Stopping))
+    }
+
+    fn lane_of(&self, account: &AccountKey) -> usize {
+        let hash = BuildHasherDefault::<FxHasher>::default().hash_one(account);
+        // The upper bits are the well mixed ones.
+        (hash >> 32) as usize % self.senders.len()
+    }
+}
+
+/// One lane: gather what has arrived, settle it, answer.
+async fn run(
+    mut ledger: Ledger,
+    mut arrivals: mpsc::Receiver<Job>,
+    gathering: Gathering,
+    stop: CancellationToken,
+) {
+    let mut jobs = Vec::with_capacity(gathering.batch_max);
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled(), if !arrivals.is_closed() => arrivals.close(),
+            count = arrivals.recv_many(&mut jobs, gathering.batch_max) => {
+                if count == 0 {
+                    return;
+                }
+                linger(&mut arrivals, &mut jobs, gathering).await;
+                settle(&mut ledger, &mut jobs).await;
+            }
+        }
+    }
+}
+
+async fn linger(arrivals: &mut mpsc::Receiver<Job>, jobs: &mut Vec<Job>, gathering: Gathering) {
+    if gathering.linger.is_zero() {
+        return;
+    }
+    let end = Instant::now() + gathering.linger;
+    while jobs.len() < gathering.batch_max {
+        let room = gathering.batch_max - jobs.len();
+        match tokio::time::timeout_at(end, arrivals.recv_many(jobs, room)).await {
+            Ok(count) if count > 0 => {}
+            _ => return,
+        }
+    }
+}
+
+async fn settle(ledger: &mut Ledger, jobs: &mut Vec<Job>) {
+    let (works, replies): (Vec<Work>, Vec<Reply>) =
+        jobs.drain(..).map(|job| (job.work, job.reply)).unzip();
+    let answers = ledger.settle(&works).await;
+    for (reply, answer) in replies.into_iter().zip(answers) {
+        reply(answer);
+    }
+}

@@ -1,0 +1,323 @@
+//! THE path, on one screen: load what the batch touches, decide, commit; where
+//! what was decided on turned out stale, load and decide again.
+
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use lru::LruCache;
+use rustc_hash::FxHashSet;
+use serde_json::json;
+
+use crate::{
+    clock::Clock,
+    copies::Copies,
+    domain::{AccountKey, Answer, Ask, Book, Decided, Letter, Page, Reason, Status, Work},
+    store::{Committed, Store, StoreError},
+    telemetry::{EventLabels, LetterLabels, Metrics},
+};
+
+/// Accounts that one ledger remembers between batches.
+const CACHED_ACCOUNTS: NonZeroUsize = NonZeroUsize::new(50_000).unwrap();
+
+/// How often a batch is decided again without any progress.
+const ATTEMPTS: usize = 12;
+
+/// Decides and commits batches, one after the other. A process has one for each
+/// of its lanes; between them and other processes stands only the store.
+pub struct Ledger {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    metrics: Metrics,
+    copies: Copies,
+    cache: LruCache<AccountKey, Page>,
+}
+
+/// Why an ask has no answer. Nothing of it was recorded, or, after
+/// [`Failure::Unavailable`], perhaps: then the same ask again finds it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// Still stale, or still locked, after all attempts.
+    #[error("the account is too busy right now; send the same again")]
+    Busy,
+    /// The database is away, full or broken.
+    #[error(transparent)]
+    Unavailable(StoreError),
+    /// The database refuses this event for ever; it is kept as a dead letter.
+    #[error("the database refuses this event for ever (code {code}); it is kept as a dead letter")]
+    Refused {
+        /// The database's code.
+        code: String,
+    },
+    /// The service is shutting down.
+    #[error("the service is shutting down; send the same again")]
+    Stopping,
+}
+
+impl Ledger {
+    /// A ledger with an empty cache.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, clock: Clock, metrics: Metrics, copies: Copies) -> Self {
+        Self {
+            store,
+            clock,
+            metrics,
+            copies,
+            cache: LruCache::new(CACHED_ACCOUNTS),
+        }
+    }
+
+    /// Settles a batch in arrival order and answers each ask, in the same order.
+    pub async fn settle(&mut self, works: &[Work]) -> Vec<Result<Answer, Failure>> {
+        let mut answers: Vec<Option<Result<Answer, Failure>>> = vec![None; works.len()];
+        let mut delays = delays();
+        loop {
+            let open: Vec<usize> = (0..works.len()).filter(|i| answers[*i].is_none()).collect();
+            if open.is_empty() {
+                break;
+            }
+            let batch: Vec<&Work> = open.iter().map(|i| &works[*i]).collect();
+            let harvest = match self.round(&batch).await {
+                Ok(harvest) => harvest,
+                Err(error) => self.after(error, &batch).await,
+            };
+            for (place, answer) in open.iter().zip(harvest.answers) {
+                answers[*place] = answer;
+            }
+            if harvest.progress {
+                delays = self::delays();
+            } else if let Some(delay) = delays.next() {
+                tokio::time::sleep(delay).await;
+            } else {
+                break;
+            }
+        }
+        answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or(Err(Failure::Busy)))
+            .collect()
+    }
+
+    /// Load, decide, commit.
+    async fn round(&mut self, works: &[&Work]) -> Result<Harvest, StoreError> {
+        let pages = self.pages(works).await?;
+        let mut keys: Vec<_> = works.iter().filter_map(|work| work.key()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let known = if keys.is_empty() {
+            Vec::new()
+        } else {
+            self.store.lookup(&keys).await?
+        };
+        let decided = Book::decide(pages, known, works, self.clock.now());
+        let committed = if decided.plan.is_empty() {
+            Committed::default()
+        } else {
+            self.metrics.batches.inc();
+            self.store.commit(&decided.plan).await?
+        };
+        Ok(self.conclude(decided, &committed))
+    }
+
+    /// The pages of all accounts that the batch names, from the cache or the store.
+    async fn pages(&mut self, works: &[&Work]) -> Result<Vec<(AccountKey, Page)>, StoreError> {
+        let mut named = FxHashSet::default();
+        let mut pages = Vec::new();
+        let mut missing = Vec::new();
+        for work in works {
+            if !named.insert(&work.account) {
+                continue;
+            }
+            match self.cache.get(&work.account) {
+                Some(page) => pages.push((work.account.clone(), page.clone())),
+                None => missing.push(work.account.clone()),
+            }
+        }
+        if !missing.is_empty() {
+            let loaded = self.store.load(&missing).await?;
+            pages.extend(missing.into_iter().zip(loaded));
+        }
+        Ok(pages)
+    }
+
+    /// After the commit: remembers pages, counts, and gives out the answers of
+    /// those accounts that were not stale.
+    fn conclude(&mut self, decided: Decided, committed: &Committed) -> Harvest {
+        let stale: FxHashSet<usize> = committed.stale.iter().copied().collect();
+        let mut sequels = decided.sequels;
+        for (place, row) in &committed.rows {
+            if let Some(account) = &mut sequels[*place].page.account {
+                account.row = *row;
+            }
+        }
+        for (place, (change, sequel)) in decided.plan.accounts.iter().zip(sequels).enumerate() {
+            if stale.contains(&place) {
+                self.cache.pop(&change.key);
+                continue;
+            }
+            self.copies.note(&sequel.copies);
+            for (status, reason) in sequel.released {
+                self.count(status.as_str(), reason);
+            }
+            for letter in &change.letters {
+                self.metrics
+                    .letters
+                    .get_or_create(&LetterLabels::of(letter))
+                    .inc();
+            }
+            self.cache.put(change.key.clone(), sequel.page);
+        }
+        let answers: Vec<Option<Answer>> = decided
+            .answers
+            .into_iter()
+            .zip(&decided.account_of)
+            .map(|(answer, place)| answer.filter(|_| !stale.contains(place)))
+            .collect();
+        for answer in answers.iter().flatten() {
+            match answer {
+                Answer::Event(told) => {
+                    let (outcome, reason) = told.label();
+                    self.count(outcome, reason);
+                }
+                Answer::Expired(true) => self.count(Status::Dead.as_str(), None),
+                _ => {}
+            }
+        }
+        let stale_asks = decided
+            .account_of
+            .iter()
+            .filter(|place| stale.contains(place))
+            .count();
+        self.metrics.decided_again.inc_by(stale_asks as u64);
+        Harvest {
+            answers: answers.into_iter().map(|answer| answer.map(Ok)).collect(),
+            progress: stale.len() < decided.plan.accounts.len(),
+        }
+    }
+
+    /// What to do after a failed round. Whatever was remembered of its accounts
+    /// may be wrong now.
+    async fn after(&mut self, error: StoreError, works: &[&Work]) -> Harvest {
+        for work in works {
+            self.cache.pop(&work.account);
+        }
+        match error {
+            StoreError::Raced => Harvest::again(works),
+            StoreError::Conflicted(_) => {
+                self.metrics.conflicts.inc();
+                Harvest::again(works)
+            }
+            StoreError::Locked => self.part_from_locked(works).await,
+            StoreError::Refused { .. } if works.len() > 1 => {
+                // The culprit is found by halves, and its neighbours go through.
+                let (first, second) = works.split_at(works.len() / 2);
+                let mut answers = Box::pin(self.settle_part(first)).await;
+                answers.extend(Box::pin(self.settle_part(second)).await);
+                Harvest {
+                    answers,
+                    progress: true,
+                }
+            }
+            StoreError::Refused { code, message } => {
+                let failure = self.refused(works[0], code, &message).await;
+                Harvest::failed(works, &failure)
+            }
+            away => {
+                self.cache.clear();
+                Harvest::failed(works, &Failure::Unavailable(away))
+            }
+        }
+    }
+
+    async fn settle_part(&mut self, works: &[&Work]) -> Vec<Option<Result<Answer, Failure>>> {
+        let part: Vec<Work> = works.iter().map(|work| (*work).clone()).collect();
+        self.settle(&part).await.into_iter().map(Some).collect()
+    }
+
+    /// Lets those go on whose accounts nobody else holds; the others are busy.
+    async fn part_from_locked(&self, works: &[&Work]) -> Harvest {
+        let accounts: FxHashSet<AccountKey> =
+            works.iter().map(|work| work.account.clone()).collect();
+        let accounts: Vec<AccountKey> = accounts.into_iter().collect();
+        let locked: FxHashSet<AccountKey> = match self.store.locked(&accounts).await {
+            Ok(locked) => locked.into_iter().collect(),
+            Err(error) => return Harvest::failed(works, &Failure::Unavailable(error)),
+        };
+        let answers = works
+            .iter()
+            .map(|work| locked.contains(&work.account).then_some(Err(Failure::Busy)))
+            .collect();
+        Harvest {
+            answers,
+            progress: !locked.is_empty(),
+        }
+    }
+
+    /// An event that the database refuses for ever, standing alone.
+    async fn refused(&self, work: &Work, code: String, message: &str) -> Failure {
+        if let Ask::Submit(submission) = &work.ask {
+            let event = &submission.event;
+            let letter = Letter {
+                tenant: work.account.tenant.clone(),
+                reason: Reason::StoreRefused,
+                detail: json!({"code": code, "message": message}),
+                source: Some(event.identity.source.clone()),
+                event_id: Some(event.identity.event_id.clone()),
+                account_id: Some(work.account.id.clone()),
+                event: None,
+                raw: submission.raw.clone(),
+            };
+            self.metrics
+                .letters
+                .get_or_create(&LetterLabels::of(&letter))
+                .inc();
+            if let Err(error) = self.store.set_aside(&[letter], self.clock.now()).await {
+                return Failure::Unavailable(error);
+            }
+        }
+        tracing::warn!(account = %work.account.id, code, message, "the database refuses an event for ever");
+        Failure::Refused { code }
+    }
+
+    fn count(&self, outcome: &'static str, reason: Option<Reason>) {
+        let reason = reason.map_or("", Reason::as_str);
+        self.metrics
+            .events
+            .get_or_create(&EventLabels { outcome, reason })
+            .inc();
+    }
+}
+
+/// What one round brought in.
+struct Harvest {
+    /// For each ask its answer; `None`: it must be asked again.
+    answers: Vec<Option<Result<Answer, Failure>>>,
+    /// Whether something moved, so that asking again is no mere repetition.
+    progress: bool,
+}
+
+impl Harvest {
+    fn again(works: &[&Work]) -> Self {
+        Self {
+            answers: vec![None; works.len()],
+            progress: false,
+        }
+    }
+
+    fn failed(works: &[&Work], failure: &Failure) -> Self {
+        Self {
+            answers: vec![Some(Err(failure.clone())); works.len()],
+            progress: true,
+        }
+    }
+}
+
+/// Delays between rounds without progress: a few milliseconds, growing, with
+/// jitter, so that two instances do not meet again at once.
+fn delays() -> impl Iterator<Item = Duration> + Send {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(1))
+        .with_max_delay(Duration::from_millis(250))
+        .with_max_times(ATTEMPTS)
+        .with_jitter()
+        .build()
+}
