@@ -92,5 +92,5 @@ pub struct Malformed {
 /// # Errors
 /// [`Malformed`], with all that could be read.
 pub fn read(_arrival: &Arrival<'_>, _origin: &Origin) -> Result<Reading, Box<Malformed>> {
-    todo!()
+    unimplemented!()
 }
