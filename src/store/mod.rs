@@ -4,6 +4,8 @@
 //! [`StoreError`]. What must not: rules (they are in [`crate::domain`]) and
 //! retries (they are in [`crate::ledger`]).
 
+mod sqlite;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
