@@ -6,6 +6,10 @@
 
 mod sqlite;
 
+mod open;
+mod options;
+mod postgres;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,6 +18,12 @@ use uuid::Uuid;
 use crate::domain::{
     Account, AccountKey, AccountStatus, EventKey, Identity, Letter, Page, Plan, Raw, Reason,
     Record, Status, Timestamp,
+};
+
+pub use self::{
+    open::{check_schema, migrate, open},
+    options::StoreOptions,
+    postgres::PostgresStore,
 };
 
 /// A database that keeps the books. It is ready once it is made: connected, and
