@@ -4,6 +4,12 @@
 //! [`StoreError`]. What must not: rules (they are in [`crate::domain`]) and
 //! retries (they are in [`crate::ledger`]).
 
+mod sqlite;
+
+mod open;
+mod options;
+mod postgres;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,6 +18,12 @@ use uuid::Uuid;
 use crate::domain::{
     Account, AccountKey, AccountStatus, EventKey, Identity, Letter, Page, Plan, Raw, Reason,
     Record, Status, Timestamp,
+};
+
+pub use self::{
+    open::{check_schema, migrate, open},
+    options::StoreOptions,
+    postgres::PostgresStore,
 };
 
 /// A database that keeps the books. It is ready once it is made: connected, and

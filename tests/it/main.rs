@@ -1,0 +1,6 @@
+//! Every integration test, in one binary, so that the world links once.
+#![cfg(test)]
+
+mod core;
+mod store;
+mod support;
