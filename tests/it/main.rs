@@ -2,5 +2,6 @@
 #![cfg(test)]
 
 mod core;
+mod http;
 mod store;
 mod support;
