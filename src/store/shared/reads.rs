@@ -74,9 +74,7 @@ pub(super) async fn accounts(
             .push(" AND a.account_id < ")
             .push_bind(format!("{prefix}{LAST_CHARACTER}"));
     }
-    query
-        .push(" ORDER BY a.account_id LIMIT ")
-        .push_bind(limit);
+    query.push(" ORDER BY a.account_id LIMIT ").push_bind(limit);
     let rows = query.build().fetch_all(pool).await.map_err(failed)?;
     rows.iter()
         .map(|row| {

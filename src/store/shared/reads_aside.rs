@@ -14,9 +14,7 @@ use super::{
 };
 use crate::{
     domain::{Identity, Reason, Record, Status},
-    store::{
-        EventFilter, EventView, LISTED_BODY_MAX, LetterFilter, LetterView, Result,
-    },
+    store::{EventFilter, EventView, LISTED_BODY_MAX, LetterFilter, LetterView, Result},
 };
 
 const SEEN: &str = "e.seq, COALESCE(s.copies, 0)";
