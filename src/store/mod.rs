@@ -4,11 +4,10 @@
 //! [`StoreError`]. What must not: rules (they are in [`crate::domain`]) and
 //! retries (they are in [`crate::ledger`]).
 
-mod sqlite;
-
 mod open;
 mod options;
 mod postgres;
+mod sqlite;
 
 use std::sync::Arc;
 
@@ -24,6 +23,7 @@ pub use self::{
     open::{check_schema, migrate, open},
     options::StoreOptions,
     postgres::PostgresStore,
+    sqlite::SqliteStore,
 };
 
 /// A database that keeps the books. It is ready once it is made: connected, and

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{PostgresStore, Result, Store, StoreError, StoreOptions};
+use super::{PostgresStore, Result, SqliteStore, Store, StoreError, StoreOptions};
 
 /// Connects to the store that a URL names: `postgres://`, `postgresql://` or
 /// `sqlite://`. The schema is as it is; see [`migrate`] and [`check_schema`].
@@ -13,6 +13,7 @@ use super::{PostgresStore, Result, Store, StoreError, StoreOptions};
 pub async fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>> {
     match scheme(url)? {
         Scheme::Postgres => Ok(Arc::new(PostgresStore::connect(url, options).await?)),
+        Scheme::Sqlite => Ok(Arc::new(SqliteStore::connect(url, options).await?)),
     }
 }
 
@@ -24,6 +25,12 @@ pub async fn migrate(url: &str) -> Result<()> {
     match scheme(url)? {
         Scheme::Postgres => {
             let store = PostgresStore::connect(url, &one_connection()).await?;
+            let done = store.migrate().await;
+            store.close().await;
+            done
+        }
+        Scheme::Sqlite => {
+            let store = SqliteStore::connect_or_create(url, &one_connection()).await?;
             let done = store.migrate().await;
             store.close().await;
             done
@@ -43,16 +50,24 @@ pub async fn check_schema(url: &str) -> Result<()> {
             store.close().await;
             done
         }
+        Scheme::Sqlite => {
+            let store = SqliteStore::connect(url, &one_connection()).await?;
+            let done = store.check_schema().await;
+            store.close().await;
+            done
+        }
     }
 }
 
 enum Scheme {
     Postgres,
+    Sqlite,
 }
 
 fn scheme(url: &str) -> Result<Scheme> {
     match url.split_once(':').map(|(scheme, _)| scheme) {
         Some("postgres" | "postgresql") => Ok(Scheme::Postgres),
+        Some("sqlite") => Ok(Scheme::Sqlite),
         // The URL itself is not shown: it may hold a password.
         _ => Err(StoreError::Other(
             "the database's URL begins with none of postgres://, postgresql://, sqlite:".to_owned(),

@@ -2,5 +2,6 @@
 #![cfg(test)]
 
 mod core;
-mod store;
+mod scripted;
 mod support;
+mod tidy;

@@ -105,7 +105,10 @@ async fn write(connection: &mut SqliteConnection, plan: &Plan) -> Result<Committ
         .collect();
     events::insert(connection, &kept).await?;
     events::update(connection, &kept).await?;
-    let letters: Vec<_> = kept.iter().flat_map(|(_, change)| &change.letters).collect();
+    let letters: Vec<_> = kept
+        .iter()
+        .flat_map(|(_, change)| &change.letters)
+        .collect();
     aside::letters(connection, &letters, plan.at).await?;
     let audits: Vec<_> = kept.iter().flat_map(|(_, change)| &change.audits).collect();
     aside::audits(connection, &audits, plan.at).await?;
@@ -171,7 +174,10 @@ async fn prove(connection: &mut SqliteConnection, plan: &Plan) -> Result<Vec<Opt
     });
     for row in &opened.await? {
         let place: i64 = Cells::of(row, "account").take()?;
-        if let Some(proven) = usize::try_from(place).ok().and_then(|it| proven.get_mut(it)) {
+        if let Some(proven) = usize::try_from(place)
+            .ok()
+            .and_then(|it| proven.get_mut(it))
+        {
             *proven = None;
         }
     }
@@ -207,6 +213,11 @@ fn put_account(row: &mut Values, account: &Account) {
         .put(account.opened_at.0)
         .put(account.updated_at.0)
         .put(account.status.as_str())
-        .put(account.currency.as_ref().map(|code| code.as_str().to_owned()))
+        .put(
+            account
+                .currency
+                .as_ref()
+                .map(|code| code.as_str().to_owned()),
+        )
         .put(account.metadata.clone());
 }

@@ -79,7 +79,9 @@ fn told(extended: i32, message: &str) -> StoreError {
         )),
         code::SCHEMA => StoreError::Conflicted(said),
         // The one thing for which SQLite has no code of its own.
-        code::ERROR if message.starts_with("no such table") || message.starts_with("no such column") => {
+        code::ERROR
+            if message.starts_with("no such table") || message.starts_with("no such column") =>
+        {
             StoreError::Schema(format!(
                 "the schema is not the one this program works with: {message}"
             ))
@@ -103,7 +105,10 @@ mod tests {
     #[test]
     fn what_may_go_away_is_never_the_messages_fault() {
         for busy in [5, 261, 517, 6, 262, 15, 17] {
-            assert!(matches!(told(busy, ""), StoreError::Conflicted(_)), "{busy}");
+            assert!(
+                matches!(told(busy, ""), StoreError::Conflicted(_)),
+                "{busy}"
+            );
         }
         for unwritable in [13, 8, 264, 776, 1032] {
             assert!(

@@ -148,7 +148,12 @@ fn put(row: &mut Values, account: i64, record: &Record, trail: Option<&str>) {
         .put(record.status.as_str())
         .put(record.reason.map(|reason| reason.as_str()))
         .put(content.account_id.clone())
-        .put(content.currency.as_ref().map(|code| code.as_str().to_owned()))
+        .put(
+            content
+                .currency
+                .as_ref()
+                .map(|code| code.as_str().to_owned()),
+        )
         .put(event.reference.clone())
         .put(trail);
 }

@@ -23,7 +23,10 @@ const KEYS_MAX: usize = 512;
 /// The pages of accounts, in the order asked for, out of one snapshot.
 pub(super) async fn load(pool: &Pool, accounts: &[AccountKey]) -> Result<Vec<Page>> {
     let mut snapshot = pool.begin().await.map_err(failed)?;
-    let named: Vec<[&str; 2]> = accounts.iter().map(|key| [&*key.tenant, &*key.id]).collect();
+    let named: Vec<[&str; 2]> = accounts
+        .iter()
+        .map(|key| [&*key.tenant, &*key.id])
+        .collect();
     let sql = format!(
         "SELECT j.key, EXISTS (SELECT 1 FROM event WHERE account = a.id AND status = 'parked'), {} \
          FROM json_each($1) j CROSS JOIN account a \
