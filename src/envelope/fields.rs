@@ -5,6 +5,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+
 use super::{
     flaw::Flaw,
     json::{Object, text},

@@ -3,5 +3,7 @@
 
 mod core;
 mod http;
+mod scripted;
 mod store;
 mod support;
+mod tidy;
