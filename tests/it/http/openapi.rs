@@ -8,7 +8,10 @@ use serde_json::Value;
 const UPDATE: &str = "UPDATE_OPENAPI";
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "how to write the file anew, only the environment says")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how to write the file anew, only the environment says"
+)]
 fn the_committed_document_is_what_the_routes_say() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi/openapi.json");
     let now = openapi_json().unwrap();
@@ -48,11 +51,18 @@ fn check_references(document: &Value, at: &Value) {
         Value::Object(members) => {
             if let Some(Value::String(reference)) = members.get("$ref") {
                 let pointer = reference.strip_prefix('#').unwrap();
-                assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+                assert!(
+                    document.pointer(pointer).is_some(),
+                    "{reference} leads nowhere"
+                );
             }
-            members.values().for_each(|value| check_references(document, value));
+            members
+                .values()
+                .for_each(|value| check_references(document, value));
         }
-        Value::Array(items) => items.iter().for_each(|value| check_references(document, value)),
+        Value::Array(items) => items
+            .iter()
+            .for_each(|value| check_references(document, value)),
         _ => {}
     }
 }

@@ -7,7 +7,10 @@ use crate::support::app::{On, TestApp};
 
 fn ids(page: &Value, field: &str) -> Vec<String> {
     let items = page["items"].as_array().unwrap();
-    items.iter().map(|item| item[field].as_str().unwrap().to_owned()).collect()
+    items
+        .iter()
+        .map(|item| item[field].as_str().unwrap().to_owned())
+        .collect()
 }
 
 async fn all(app: &TestApp, path: &str, field: &str) -> Vec<String> {
@@ -27,12 +30,24 @@ async fn all(app: &TestApp, path: &str, field: &str) -> Vec<String> {
 #[tokio::test]
 async fn accounts_are_filtered_and_paged(#[values(On::Sqlite, On::Postgres)] on: On) {
     let app = TestApp::on(on).await;
-    for (id, currency) in [("b_1", "EUR"), ("a-2", "EUR"), ("a-1", "CNY"), ("a.3", "EUR"), ("B", "EUR")] {
-        app.post("/v1/accounts", json!({"id": id, "currency": currency})).await.is(201);
+    for (id, currency) in [
+        ("b_1", "EUR"),
+        ("a-2", "EUR"),
+        ("a-1", "CNY"),
+        ("a.3", "EUR"),
+        ("B", "EUR"),
+    ] {
+        app.post("/v1/accounts", json!({"id": id, "currency": currency}))
+            .await
+            .is(201);
     }
-    app.patch("/v1/accounts/a.3", &[], json!({"status": "frozen"})).await.is(200);
+    app.patch("/v1/accounts/a.3", &[], json!({"status": "frozen"}))
+        .await
+        .is(200);
     for limit in 1..=5 {
-        let list = async |filter: &str| all(&app, &format!("/v1/accounts?limit={limit}{filter}"), "id").await;
+        let list = async |filter: &str| {
+            all(&app, &format!("/v1/accounts?limit={limit}{filter}"), "id").await
+        };
         assert_eq!(list("").await, ["B", "a-1", "a-2", "a.3", "b_1"]);
         assert_eq!(list("&currency=EUR").await, ["B", "a-2", "a.3", "b_1"]);
         assert_eq!(list("&status=frozen").await, ["a.3"]);
@@ -51,14 +66,26 @@ async fn events_are_filtered_and_paged(#[values(On::Sqlite, On::Postgres)] on: O
     let app = TestApp::on(on).await;
     app.open("a").await;
     app.open("b").await;
-    for (id, account, amount, source) in
-        [("e1", "a", 1, "s"), ("e2", "b", 1, "s"), ("e3", "a", 1000, "t"), ("e4", "none", 1, "t"), ("e5", "a", 2, "s")]
-    {
-        let event = json!({"event_id": id, "account_id": account, "amount": amount, "source": source});
+    for (id, account, amount, source) in [
+        ("e1", "a", 1, "s"),
+        ("e2", "b", 1, "s"),
+        ("e3", "a", 1000, "t"),
+        ("e4", "none", 1, "t"),
+        ("e5", "a", 2, "s"),
+    ] {
+        let event =
+            json!({"event_id": id, "account_id": account, "amount": amount, "source": source});
         app.post("/v1/events", event).await.is(200);
     }
     for limit in 1..=4 {
-        let list = async |filter: &str| all(&app, &format!("/v1/events?limit={limit}{filter}"), "event_id").await;
+        let list = async |filter: &str| {
+            all(
+                &app,
+                &format!("/v1/events?limit={limit}{filter}"),
+                "event_id",
+            )
+            .await
+        };
         assert_eq!(list("&source=s").await, ["e5", "e2", "e1"]);
         assert_eq!(list("&account_id=a&source=s").await, ["e5", "e1"]);
         assert_eq!(list("&status=rejected").await, ["e3"]);
@@ -93,12 +120,19 @@ async fn a_filter_that_nothing_can_match_is_refused() {
     wrong("/v1/events?status=gone", "status", "format").await;
     wrong("/v1/events?reason=gone", "reason", "format").await;
     wrong("/v1/events?account_id=a%20b", "account_id", "format").await;
-    wrong(&format!("/v1/events?event_id={}", "x".repeat(256)), "event_id", "format").await;
+    wrong(
+        &format!("/v1/events?event_id={}", "x".repeat(256)),
+        "event_id",
+        "format",
+    )
+    .await;
     wrong("/v1/dead-letters?status=parked", "status", "format").await;
     wrong("/v1/dead-letters?queue=", "queue", "format").await;
     app.get("/v1/accounts?prefix=.").await.is(200);
     app.get("/v1/accounts?&").await.is(200);
-    app.get(&format!("/v1/accounts?prefix={}", "x".repeat(128))).await.is(200);
+    app.get(&format!("/v1/accounts?prefix={}", "x".repeat(128)))
+        .await
+        .is(200);
 }
 
 #[tokio::test]
@@ -118,10 +152,18 @@ async fn a_cursor_contradicts_neither_its_list_nor_its_filters() {
     conflict(format!("/v1/accounts?prefix=a1&cursor={cursor}")).await;
     conflict(format!("/v1/accounts?status=open&cursor={cursor}")).await;
     conflict(format!("/v1/events?cursor={cursor}")).await;
-    let next = app.get(&format!("/v1/accounts?limit=2&prefix=a&cursor={cursor}")).await.is(200);
+    let next = app
+        .get(&format!("/v1/accounts?limit=2&prefix=a&cursor={cursor}"))
+        .await
+        .is(200);
     assert_eq!(ids(&next.body, "id"), ["a2", "a3"]);
     // What was bent is refused, whatever it says.
-    for bent in [&cursor[1..], &cursor[..cursor.len() - 2], "e30", "eyJmb3JtIjoxfQ"] {
+    for bent in [
+        &cursor[1..],
+        &cursor[..cursor.len() - 2],
+        "e30",
+        "eyJmb3JtIjoxfQ",
+    ] {
         app.get(&format!("/v1/accounts?cursor={bent}"))
             .await
             .is_problem(422, "invalid_request")

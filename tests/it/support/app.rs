@@ -18,7 +18,10 @@ use onceledger::{
 };
 use reqwest::{Method, header::HeaderMap};
 use serde_json::Value;
-use tokio::net::TcpListener;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
 
 use super::databases::{self, TestDatabase};
 
@@ -85,7 +88,9 @@ impl TestApp {
         let lanes = Lanes::start(vec![ledger(), ledger()], gathering, &tasks);
         tasks.spawn(
             "copies",
-            copies.clone().run(store.clone(), clock.clone(), tasks.stopping()),
+            copies
+                .clone()
+                .run(store.clone(), clock.clone(), tasks.stopping()),
         );
         let readiness = Arc::new(Mutex::new(Readiness {
             database: true,
@@ -141,11 +146,13 @@ impl TestApp {
     }
 
     pub async fn post_with(&self, path: &str, headers: &[(&str, &str)], body: Value) -> Reply {
-        self.json(Method::POST, path, headers, body.to_string()).await
+        self.json(Method::POST, path, headers, body.to_string())
+            .await
     }
 
     pub async fn patch(&self, path: &str, headers: &[(&str, &str)], body: Value) -> Reply {
-        self.json(Method::PATCH, path, headers, body.to_string()).await
+        self.json(Method::PATCH, path, headers, body.to_string())
+            .await
     }
 
     /// Sends a text as JSON, whatever it is.
@@ -186,6 +193,26 @@ impl TestApp {
         }
     }
 
+    /// Sends bytes as they are, and reads until the service hangs up.
+    pub async fn raw(&self, request: &str) -> String {
+        let mut connection = self.connect().await;
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    /// Sends bytes as they are, and waits for nothing.
+    pub async fn hang_up(&self, request: &str) {
+        let mut connection = self.connect().await;
+        connection.write_all(request.as_bytes()).await.unwrap();
+    }
+
+    async fn connect(&self) -> TcpStream {
+        let address = self.base.trim_start_matches("http://");
+        TcpStream::connect(address).await.unwrap()
+    }
+
     /// Stops everything; answers whether it ended in time.
     pub async fn stop(&self) -> bool {
         self.tasks.stop(Duration::from_secs(10)).await
@@ -204,7 +231,12 @@ impl Reply {
     #[track_caller]
     pub fn has(self, fields: Value) -> Self {
         for (name, value) in fields.as_object().unwrap() {
-            assert_eq!(self.body.get(name), Some(value), "{name} in {:#}", self.body);
+            assert_eq!(
+                self.body.get(name),
+                Some(value),
+                "{name} in {:#}",
+                self.body
+            );
         }
         self
     }
@@ -221,8 +253,12 @@ impl Reply {
     /// Demands a problem document with its code.
     #[track_caller]
     pub fn is_problem(self, status: u16, code: &str) -> Self {
-        assert_eq!(self.header("content-type"), Some("application/problem+json"));
-        let status_inside = serde_json::json!({"code": code, "status": status, "type": "about:blank"});
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json")
+        );
+        let status_inside =
+            serde_json::json!({"code": code, "status": status, "type": "about:blank"});
         let reply = self.is(status).has(status_inside);
         assert!(reply.body["title"].is_string() && reply.body["detail"].is_string());
         reply
