@@ -146,6 +146,9 @@ async fn get_account(
 }
 
 /// List accounts, by id
+///
+/// Every account of the caller's ledger, whatever its status, in the order of their
+/// ids.
 #[utoipa::path(
     get, path = "/v1/accounts", tag = "accounts", operation_id = "listAccounts",
     params(AccountsParams),

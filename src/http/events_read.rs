@@ -62,6 +62,8 @@ async fn get_event(
 }
 
 /// List events, the last first seen first
+///
+/// Also those that wait, that were refused, and the openings of accounts.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", operation_id = "listEvents",
     params(EventsParams),

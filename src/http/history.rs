@@ -127,6 +127,9 @@ impl EntryJson {
 }
 
 /// Page through an account's history, newest first
+///
+/// Without a hole: each entry's version is one more than that of the entry before
+/// it, and its `balance_before` is the `balance_after` of that entry.
 #[utoipa::path(
     get, path = "/v1/accounts/{id}/history", tag = "accounts", operation_id = "listHistory",
     params(
@@ -170,6 +173,8 @@ async fn list_history(
 }
 
 /// One entry of an account's history
+///
+/// The opening is version 1; an entry never changes.
 #[utoipa::path(
     get, path = "/v1/accounts/{id}/history/{version}", tag = "accounts", operation_id = "getEntry",
     params(

@@ -175,6 +175,8 @@ fn body(bytes: &[u8], truncated: bool) -> (String, BodyEncoding) {
 }
 
 /// List dead letters, newest first
+///
+/// Resolved ones too, unless `status` says otherwise.
 #[utoipa::path(
     get, path = "/v1/dead-letters", tag = "dead letters", operation_id = "listDeadLetters",
     params(LettersParams),
@@ -200,6 +202,8 @@ async fn list_letters(
 }
 
 /// One dead letter, whole
+///
+/// With its body uncut.
 #[utoipa::path(
     get, path = "/v1/dead-letters/{id}", tag = "dead letters", operation_id = "getDeadLetter",
     params(("id" = Uuid, Path, description = "Its id")),

@@ -32,8 +32,8 @@ const RETRY_AFTER_SECS: u64 = 1;
 pub struct Problem {
     /// Always `about:blank`: the `code` tells problems apart.
     #[serde(rename = "type")]
-    #[schema(max_length = 200)]
-    kind: &'static str,
+    #[schema(inline)]
+    kind: ProblemType,
     /// The status in words.
     #[schema(max_length = 100)]
     title: &'static str,
@@ -42,14 +42,14 @@ pub struct Problem {
     status: u16,
     /// What happened and what to do about it, for people.
     #[schema(max_length = 10000)]
-    detail: String,
+    detail: Box<str>,
     /// What happened, for programs; never changes its meaning.
     #[schema(max_length = 64, pattern = "^[a-z_]+$")]
     code: &'static str,
     /// The field, parameter or header that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1000)]
-    field: Option<String>,
+    field: Option<Box<str>>,
     /// The rule that it breaks: `required`, `type`, `range`, `format`, `length`,
     /// `duplicate_key`, `reserved`, `max_bytes`, `unknown` or `conflict`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,12 +57,20 @@ pub struct Problem {
     rule: Option<&'static str>,
     /// In an array: the place of the element that is wrong, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<i64>, minimum = 0, maximum = 1000000)]
-    index: Option<usize>,
+    #[schema(minimum = 0, maximum = 1000000)]
+    index: Option<u32>,
     /// More particulars, by code.
     #[serde(flatten)]
     #[schema(value_type = Object, additional_properties)]
     more: BTreeMap<&'static str, Value>,
+}
+
+/// The type of every problem.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+enum ProblemType {
+    /// The code says which it is.
+    #[serde(rename = "about:blank")]
+    AboutBlank,
 }
 
 /// The rules of which one is broken.
@@ -97,10 +105,10 @@ impl Problem {
     #[must_use]
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self {
-            kind: "about:blank",
+            kind: ProblemType::AboutBlank,
             title: status.canonical_reason().unwrap_or("Error"),
             status: status.as_u16(),
-            detail: detail.into(),
+            detail: detail.into().into_boxed_str(),
             code,
             field: None,
             rule: None,
@@ -140,7 +148,7 @@ impl Problem {
     /// Names the field and the rule.
     #[must_use]
     pub fn at(mut self, field: &str, rule: &'static str) -> Self {
-        self.field = Some(field.to_owned());
+        self.field = Some(field.into());
         self.rule = Some(rule);
         self
     }
@@ -148,7 +156,7 @@ impl Problem {
     /// Names the element of an array.
     #[must_use]
     pub fn in_element(mut self, index: usize) -> Self {
-        self.index = Some(index);
+        self.index = u32::try_from(index).ok();
         self
     }
 
