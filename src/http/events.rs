@@ -14,8 +14,8 @@ use super::{
     Api, body,
     call::Call,
     caller::Caller,
-    event_in::Sent,
-    headers::PREFERENCE_APPLIED,
+    event_in::{CloudEventIn, Sent},
+    headers::{IdempotencyKeyParam, IfMatchParam, PREFERENCE_APPLIED, PreferParam},
     outcome_json::OutcomeJson,
     problem::Problem,
     query::{Nothing, Query},
@@ -39,16 +39,13 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[utoipa::path(
     post, path = "/v1/events", tag = "events", operation_id = "postEvents",
     params(
-        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255,
-            description = "Serves as event id where the body has none; not with an array"),
-        ("If-Match" = Option<String>, Header, max_length = 1000,
-            description = "Apply only where the account has one of these versions, such as \"4\"; not with an array"),
-        ("Prefer" = Option<String>, Header, max_length = 1000,
-            description = "handling=strict: refuse with 409 what would have to wait"),
+        IdempotencyKeyParam,
+        IfMatchParam,
+        PreferParam,
     ),
     request_body(description = "One event, or an array of up to 1000", content(
-        (Sent = "application/json"), (Object = "application/cloudevents+json"),
-        (Vec<Object> = "application/cloudevents-batch+json"))),
+        (Sent = "application/json"), (CloudEventIn = "application/cloudevents+json"),
+        (Vec<CloudEventIn> = "application/cloudevents-batch+json"))),
     responses(
         (status = 200, description = "What became of it, or of each in turn", body = super::outcome_json::Outcomes,
             headers(("Preference-Applied" = Option<String>, description = "handling=strict, where it was asked for"))),

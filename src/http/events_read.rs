@@ -115,7 +115,7 @@ struct EventsParams {
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<i64>,
     /// The `next_cursor` of the page before; carries every filter and the limit.
-    #[param(max_length = 10000)]
+    #[param(max_length = 4096, pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
 }
 

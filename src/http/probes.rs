@@ -84,9 +84,11 @@ struct ReadyJson {
     database: Part,
     /// The broker; left out where only the database was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = BrokerState, required = false)]
     broker: Option<BrokerState>,
     /// Each configured queue: `up` while it is consumed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = BTreeMap<String, Part>, required = false)]
     queues: Option<BTreeMap<String, Part>>,
 }
 
