@@ -412,6 +412,8 @@ impl Desk<'_> {
     /// Refuses a newcomer whose identity belongs to another event: it is kept as
     /// a dead letter with both contents, and the first stays untouched.
     fn set_aside(&mut self, submission: &Submission, first: &Event, reason: Reason) -> Told {
+        // The answer names the account as it is: that must be proven like any other.
+        self.sheet.answered = true;
         let event = &submission.event;
         let newcomer = &event.content;
         self.sheet.letters.push(Letter {

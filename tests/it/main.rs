@@ -1,0 +1,5 @@
+//! Every integration test, in one binary, so that the world links once.
+#![cfg(test)]
+
+mod core;
+mod support;
