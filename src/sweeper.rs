@@ -5,20 +5,14 @@
 //! What must not: rules (a release or an expiry is decided in
 //! [`crate::domain`]), and SQL. Everything is asked through the lanes.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
-    domain::{Answer, Ask, Timestamp, Work},
+    domain::{Answer, Ask, Work},
     lane::Lanes,
     ledger::Failure,
     store::{Store, StoreError},
@@ -40,9 +34,9 @@ pub enum Queues {
     Away,
     /// They are consumed.
     Consumed {
-        /// How often a broker or consumer was lost since the start.
-        outages: u64,
-        /// Whether each was seen empty since the start or the last outage.
+        /// How long without an interruption.
+        undisturbed: Duration,
+        /// Whether each was seen empty since the start or the last interruption.
         seen_empty: bool,
     },
 }
@@ -55,8 +49,7 @@ pub type LookAtQueues = Box<dyn Fn() -> Queues + Send + Sync>;
 pub struct Limits {
     /// It has waited so long, in seconds.
     pub park_limit_secs: u64,
-    /// The start and the last outage are so long ago, in seconds, unless the
-    /// queues were seen empty.
+    /// The queues are consumed for so long, in seconds, or were seen empty.
     pub expiry_grace_secs: u64,
 }
 
@@ -67,9 +60,6 @@ pub struct Sweeper {
     clock: Clock,
     limits: Limits,
     queues: LookAtQueues,
-    /// When the service started, or an outage was last seen.
-    disturbed_at: AtomicI64,
-    outages: AtomicU64,
 }
 
 /// What one step did.
@@ -82,7 +72,7 @@ pub struct Swept {
 }
 
 impl Sweeper {
-    /// A sweeper of a service that starts now.
+    /// A sweeper.
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,
@@ -91,15 +81,12 @@ impl Sweeper {
         limits: Limits,
         queues: LookAtQueues,
     ) -> Self {
-        let disturbed_at = AtomicI64::new(clock.now().0);
         Self {
             store,
             lanes,
             clock,
             limits,
             queues,
-            disturbed_at,
-            outages: AtomicU64::new(0),
         }
     }
 
@@ -182,24 +169,13 @@ impl Sweeper {
     /// Whether what an event waits for can't be on its way any more, or has had
     /// its time.
     fn is_calm(&self) -> bool {
-        let now = self.clock.now();
         match (self.queues)() {
             Queues::None => true,
-            Queues::Away => {
-                self.disturbed_at.store(now.0, Ordering::Relaxed);
-                false
-            }
+            Queues::Away => false,
             Queues::Consumed {
-                outages,
+                undisturbed,
                 seen_empty,
-            } => {
-                if self.outages.swap(outages, Ordering::Relaxed) != outages {
-                    self.disturbed_at.store(now.0, Ordering::Relaxed);
-                }
-                let grace_over = now.minus_secs(self.limits.expiry_grace_secs);
-                let disturbed_at = Timestamp(self.disturbed_at.load(Ordering::Relaxed));
-                seen_empty || disturbed_at <= grace_over
-            }
+            } => seen_empty || undisturbed.as_secs() >= self.limits.expiry_grace_secs,
         }
     }
 }
