@@ -14,6 +14,7 @@ pub mod config;
 pub mod copies;
 pub mod domain;
 pub mod envelope;
+pub mod explain;
 pub mod http;
 pub mod lane;
 pub mod ledger;
