@@ -26,7 +26,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::{net::TcpListener, sync::oneshot};
 use tokio_util::sync::CancellationToken;
 
-use self::{books::Schema, late::LateStore, parts::Parts};
+use self::{books::{Schema, Unopened}, late::LateStore, parts::Parts};
 use crate::{
     amqp,
     clock::Clock,
@@ -67,7 +67,7 @@ pub struct Running {
     api: http::Api,
     groups: Groups,
     /// Says why the service can't work, should that turn out.
-    hopeless: oneshot::Receiver<StoreError>,
+    hopeless: oneshot::Receiver<anyhow::Error>,
 }
 
 /// The tasks, by when they stop.
@@ -166,13 +166,13 @@ struct Rest {
 
 impl Rest {
     /// Waits for the database, starts the rest, and watches the database.
-    async fn run(self, hopeless: oneshot::Sender<StoreError>) {
+    async fn run(self, hopeless: oneshot::Sender<anyhow::Error>) {
         let stop = self.groups.sweeper.stopping();
         match stop.run_until_cancelled(self.open()).await {
             None => return,
             Some(Err(error)) => {
                 // Nobody listens only where the service is stopping anyway.
-                let _ = hopeless.send(error);
+                let _ = hopeless.send(error.into());
                 return;
             }
             Some(Ok(store)) => self.late.arrived(store),
@@ -182,7 +182,7 @@ impl Rest {
         match amqp::start(&self.config, &self.workshop, &self.groups.consumers) {
             Ok(status) => self.parts.consuming(status),
             Err(error) => {
-                let _ = hopeless.send(StoreError::Other(format!("{error:#}")));
+                let _ = hopeless.send(error);
                 return;
             }
         }
@@ -190,7 +190,7 @@ impl Rest {
     }
 
     /// Fails only where waiting does not help.
-    async fn open(&self) -> Result<Arc<dyn Store>, StoreError> {
+    async fn open(&self) -> Result<Arc<dyn Store>, Unopened> {
         let schema = if self.config.migrate { Schema::Migrate } else { Schema::Check };
         let mut delays = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(100))
@@ -201,8 +201,8 @@ impl Rest {
         loop {
             match books::open(&self.config, schema).await {
                 Ok(store) => return Ok(store),
-                Err(error @ StoreError::Schema(_)) => return Err(error),
-                Err(error) => self.parts.database(Err(&error)),
+                Err(unopened) if unopened.hopeless => return Err(unopened),
+                Err(unopened) => self.parts.database(Err(&unopened.error)),
             }
             tokio::time::sleep(delays.next().unwrap_or(PING_EVERY)).await;
         }
@@ -270,7 +270,7 @@ impl Running {
         });
         let end = tokio::select! {
             () = shutdown => Ok(()),
-            Ok(error) = hopeless => Err(error.into()),
+            Ok(error) = hopeless => Err(error),
             () = groups.part_died() => bail_died(),
         };
         tracing::info!("stopping");

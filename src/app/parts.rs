@@ -5,8 +5,9 @@
 
 use std::{
     collections::BTreeMap,
+    mem::{Discriminant, discriminant},
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -24,8 +25,9 @@ use crate::{
 /// The parts and how they stand; read at every probe, so nothing here waits.
 pub(super) struct Parts {
     database: AtomicBool,
-    /// Whether anything was ever said about the database.
-    database_told: AtomicBool,
+    /// What was said last about the database: nothing, that it answers, or the
+    /// kind of its failure.
+    database_told: Mutex<Option<Option<Discriminant<StoreError>>>>,
     database_up: Gauge,
     /// The broker's view, from when the consumers were started.
     broker: OnceLock<Status>,
@@ -40,7 +42,7 @@ impl Parts {
         let queues = config.queues.iter().map(|queue| queue.name.clone());
         Self {
             database: AtomicBool::new(false),
-            database_told: AtomicBool::new(false),
+            database_told: Mutex::default(),
             database_up,
             broker: OnceLock::new(),
             queues: if broker_configured { queues.collect() } else { Vec::new() },
@@ -51,11 +53,15 @@ impl Parts {
     /// Notes how the database stands; a change is logged, once.
     pub(super) fn database(&self, state: Result<(), &StoreError>) {
         let up = state.is_ok();
-        let was = self.database.swap(up, Ordering::AcqRel);
-        let told = self.database_told.swap(true, Ordering::AcqRel);
+        self.database.store(up, Ordering::Release);
         self.database_up.set(i64::from(up));
-        if told && was == up {
-            return;
+        let news = Some(state.err().map(discriminant));
+        {
+            let told = self.database_told.lock();
+            let mut told = told.unwrap_or_else(PoisonError::into_inner);
+            if std::mem::replace(&mut *told, news) == news {
+                return;
+            }
         }
         match state {
             Ok(()) => tracing::info!("the database answers"),

@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::prepare;
 use crate::{
+    app::books::{self, Schema},
     config::{DATABASE, Flags, LOGS, Purpose},
-    store,
 };
 
 /// Bring the database's schema up to date
@@ -27,7 +27,8 @@ pub(super) struct Migrate {
 impl Migrate {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let config = prepare(&self.flags.0, Purpose::Look)?.config;
-        store::migrate(&config.database_url).await?;
+        let store = books::open(&config, Schema::Migrate).await?;
+        store.close().await;
         println!("the schema of {} is up to date", config.database_url);
         Ok(ExitCode::SUCCESS)
     }

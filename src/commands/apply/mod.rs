@@ -18,6 +18,7 @@ use std::{
 use clap::Args;
 use futures_util::future::join_all;
 use rustc_hash::FxHasher;
+use serde_json::json;
 use tokio::{
     fs::File,
     io::{AsyncBufRead, BufReader},
@@ -35,8 +36,8 @@ use crate::{
     clock::Clock,
     config::{Config, DATABASE, Flags, LIMITS, LOGS, Purpose, WRITING},
     copies::Copies,
-    domain::{Submission, Work},
-    envelope::{self, Arrival, Header, Origin},
+    domain::{Letter, Submission, Work},
+    envelope::{self, Arrival, Header, Malformed, Origin},
     ledger::Ledger,
     store::Store,
     tasks::Tasks,
@@ -216,7 +217,7 @@ impl Apply {
                         &malformed.message,
                     );
                     aside
-                        .put(line.number, malformed.letter(&origin.tenant))
+                        .put(line.number, letter(*malformed, &origin))
                         .await;
                 }
             }
@@ -254,6 +255,27 @@ impl Apply {
             took.as_secs_f64()
         );
         print!("{}", report.summary);
+    }
+}
+
+/// A line that is no event, as it is kept.
+fn letter(malformed: Malformed, origin: &Origin) -> Letter {
+    let mut detail = json!({"message": malformed.message});
+    if let Some(field) = malformed.field {
+        detail["field"] = field.into();
+    }
+    if let Some(rule) = malformed.rule {
+        detail["rule"] = rule.into();
+    }
+    Letter {
+        tenant: origin.tenant.clone(),
+        reason: malformed.reason,
+        detail,
+        source: malformed.source,
+        event_id: malformed.event_id,
+        account_id: malformed.account_id,
+        event: None,
+        raw: malformed.raw,
     }
 }
 
