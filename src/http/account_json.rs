@@ -7,7 +7,13 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use validator::Validate;
 
-use super::{object::Object, page::out_of_bounds, path::shown, problem::Problem};
+use super::{
+    object::Object,
+    page::out_of_bounds,
+    path::shown,
+    problem::Problem,
+    schemas::{IdIn, IntegerIn},
+};
 use crate::domain::{
     Account, AccountKey, AccountStatus, Currency, IntegerError, Opening, Patch, Record, Tag,
     parse_integer,
@@ -19,11 +25,11 @@ const METADATA_BYTES_MAX: usize = 16 << 10;
 /// An account to open.
 #[derive(Debug, ToSchema)]
 #[schema(example = json!({"id": "4711", "currency": "CNY", "opening_balance": 50000, "floor": 0}))]
-pub struct NewAccount {
+pub(super) struct NewAccount {
     /// 1 to 128 characters of `A-Z a-z 0-9 . _ : -`; an integer is taken as its
     /// decimal string. Left out: one is made.
     #[schema(value_type = Option<IdIn>)]
-    pub id: Option<String>,
+    pub(super) id: Option<String>,
     /// ISO 4217 or longer, for other assets.
     #[schema(value_type = String, pattern = "^[A-Z][A-Z0-9]{2,9}$", example = "CNY")]
     currency: Currency,
@@ -41,7 +47,7 @@ pub struct NewAccount {
 /// What to change of an account; what is left out stays.
 #[derive(Debug, ToSchema, Validate)]
 #[schema(example = json!({"status": "frozen", "note": "asked for by the customer"}))]
-pub struct AccountChanges {
+pub(super) struct AccountChanges {
     /// The new status.
     #[schema(value_type = Option<StatusJson>)]
     status: Option<AccountStatus>,
@@ -57,32 +63,10 @@ pub struct AccountChanges {
     note: Option<String>,
 }
 
-/// An integer of 64 bits, also as a string; never a fraction or an exponent.
-#[derive(Debug, Clone, Copy, ToSchema, Serialize)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "written down for the OpenAPI document")]
-pub enum IntegerIn {
-    /// As a JSON integer.
-    Number(i64),
-    /// In plain digits.
-    Text(#[schema(pattern = "^(0|-?[1-9][0-9]{0,18})$")] &'static str),
-}
-
-/// An account's id as it is sent.
-#[derive(Debug, Clone, Copy, ToSchema, Serialize)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "written down for the OpenAPI document")]
-pub enum IdIn {
-    /// As text.
-    Text(#[schema(pattern = "^[A-Za-z0-9._:-]{1,128}$")] &'static str),
-    /// As an integer, taken as its decimal string.
-    Number(#[schema(minimum = 0)] i64),
-}
-
 /// Whether an account takes events.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum StatusJson {
+pub(super) enum StatusJson {
     /// Takes events.
     Open,
     /// Refuses events until it is opened again.
@@ -97,7 +81,7 @@ pub enum StatusJson {
     "id": "4711", "currency": "CNY", "balance": 49500, "version": 2, "status": "open", "floor": 0,
     "metadata": {}, "opened_at": "2026-11-30T08:00:00Z", "updated_at": "2026-11-30T08:00:01Z",
 }))]
-pub struct AccountJson {
+pub(super) struct AccountJson {
     /// Its id.
     #[schema(min_length = 1, max_length = 128)]
     id: String,
@@ -128,7 +112,7 @@ pub struct AccountJson {
 /// An account as it stood at a version.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"id": "4711", "currency": "CNY", "balance": 49500, "version": 2}))]
-pub struct AccountThen {
+pub(super) struct AccountThen {
     /// Its id.
     #[schema(min_length = 1, max_length = 128)]
     id: String,
@@ -146,7 +130,7 @@ pub struct AccountThen {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "written down for the OpenAPI document")]
-pub enum AccountOrThen {
+pub(super) enum AccountOrThen {
     /// Without `version`.
     Now(AccountJson),
     /// With `version`.
@@ -158,7 +142,7 @@ impl NewAccount {
     ///
     /// # Errors
     /// 400 or 422, with field and rule.
-    pub fn read(body: &[u8]) -> Result<Self, Problem> {
+    pub(super) fn read(body: &[u8]) -> Result<Self, Problem> {
         let known = ["id", "currency", "opening_balance", "floor", "metadata"];
         let object = Object::read(body, &known)?;
         let Some(currency) = object.text("currency")? else {
@@ -197,7 +181,7 @@ impl NewAccount {
 
     /// What the ledger is asked to do.
     #[must_use]
-    pub fn opening(self) -> Opening {
+    pub(super) fn opening(self) -> Opening {
         Opening {
             currency: self.currency,
             balance: self.opening_balance,
@@ -212,7 +196,7 @@ impl AccountChanges {
     ///
     /// # Errors
     /// 400 or 422, with field and rule.
-    pub fn read(body: &[u8]) -> Result<Self, Problem> {
+    pub(super) fn read(body: &[u8]) -> Result<Self, Problem> {
         let object = Object::read(body, &["status", "floor", "metadata", "note"])?;
         let status = match object.text("status")?.as_deref() {
             None if object.has("status") => return Err(no_status()),
@@ -236,7 +220,7 @@ impl AccountChanges {
 
     /// What the ledger is asked to do.
     #[must_use]
-    pub fn patch(self, subject: String, if_match: Option<Vec<Tag>>) -> Patch {
+    pub(super) fn patch(self, subject: String, if_match: Option<Vec<Tag>>) -> Patch {
         Patch {
             status: self.status,
             floor: self.floor,
@@ -251,7 +235,7 @@ impl AccountChanges {
 impl AccountJson {
     /// Shows an account.
     #[must_use]
-    pub fn new(id: &str, account: &Account) -> Self {
+    pub(super) fn new(id: &str, account: &Account) -> Self {
         Self {
             id: id.to_owned(),
             currency: code(account),
@@ -273,7 +257,7 @@ impl AccountJson {
 impl AccountThen {
     /// Shows an account as an entry left it.
     #[must_use]
-    pub fn new(key: &AccountKey, account: &Account, entry: &Record) -> Self {
+    pub(super) fn new(key: &AccountKey, account: &Account, entry: &Record) -> Self {
         Self {
             id: key.id.to_string(),
             currency: code(account),

@@ -21,7 +21,7 @@ const DRAINED_FOR: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// 415, where it is none of those that are taken.
-pub fn media_type(headers: &HeaderMap, taken: &[&str]) -> Result<String, Problem> {
+pub(super) fn media_type(headers: &HeaderMap, taken: &[&str]) -> Result<String, Problem> {
     let unsupported = |detail: String| {
         Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -60,7 +60,7 @@ pub fn media_type(headers: &HeaderMap, taken: &[&str]) -> Result<String, Problem
 ///
 /// # Errors
 /// 413 where it is too large, 400 where it breaks off.
-pub async fn bytes(body: Body, body_bytes_max: usize) -> Result<Bytes, Problem> {
+pub(super) async fn bytes(body: Body, body_bytes_max: usize) -> Result<Bytes, Problem> {
     let mut stream = body.into_data_stream();
     let mut whole = Vec::new();
     while let Some(chunk) = stream.next().await {

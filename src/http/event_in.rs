@@ -1,18 +1,18 @@
 //! What an event looks like when it is sent, for the OpenAPI document; the
 //! reading itself is in [`crate::envelope`].
 
+use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::account_json::{IdIn, IntegerIn};
+use super::schemas::{IdIn, PositiveIn, TextIn};
 
 /// An event to apply. Fields that are not known are passed over.
-#[derive(ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "event_id": "pay-1001", "type": "debit", "account_id": "4711", "amount": 500, "currency": "CNY",
     "version": 1, "reference": "order-77", "occurred_at": "2026-11-30T08:00:00Z", "metadata": {},
 }))]
-#[expect(dead_code, reason = "written down for the OpenAPI document")]
-pub struct EventIn {
+pub(super) struct EventIn {
     /// The producer's id of this business intent, the same on every retry, 1 to
     /// 255 bytes. Left out: `Idempotency-Key`, else `{account_id}:v{version}`.
     #[schema(value_type = Option<TextIn>)]
@@ -24,14 +24,17 @@ pub struct EventIn {
     #[schema(inline, default = "debit")]
     r#type: Option<Direction>,
     /// The account; `id` is read as the same where this is absent.
-    account_id: IdIn,
+    #[schema(value_type = IdIn)]
+    account_id: String,
     /// Minor units, at least 1; `money` is read as the same where this is absent.
-    amount: IntegerIn,
+    #[schema(value_type = PositiveIn)]
+    amount: i64,
     /// Must be the account's, where it is given.
     #[schema(pattern = "^[A-Z][A-Z0-9]{2,9}$")]
     currency: Option<String>,
     /// The version at which the event wants to find the account, at least 1.
-    version: Option<IntegerIn>,
+    #[schema(value_type = Option<PositiveIn>)]
+    version: Option<i64>,
     /// The producer's own reference, at most 255 bytes.
     #[schema(max_length = 255)]
     reference: Option<String>,
@@ -44,7 +47,7 @@ pub struct EventIn {
 }
 
 /// Which way the money moves.
-#[derive(ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "written down for the OpenAPI document")]
 enum Direction {
@@ -52,24 +55,13 @@ enum Direction {
     Credit,
 }
 
-/// A text, or an integer taken as its decimal string.
-#[derive(ToSchema)]
-#[schema(untagged)]
-#[expect(dead_code, reason = "written down for the OpenAPI document")]
-pub enum TextIn {
-    /// As text.
-    Text(#[schema(min_length = 1, max_length = 255)] String),
-    /// As an integer.
-    Number(i64),
-}
-
 /// One event, or an array of them.
-#[derive(ToSchema)]
-#[schema(untagged)]
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
 #[expect(dead_code, reason = "written down for the OpenAPI document")]
-pub enum Sent {
+pub(super) enum Sent {
     /// One.
     One(Box<EventIn>),
     /// Up to 1000.
-    Many(#[schema(max_items = 1000)] Vec<EventIn>),
+    Many(Vec<EventIn>),
 }

@@ -4,47 +4,18 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use strum::IntoEnumIterator;
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{ObjectBuilder, RefOr, Type, schema::Schema},
-};
+use utoipa::ToSchema;
 
-use super::{account_json::raw, history::EntryType};
+use super::{
+    account_json::raw,
+    history::EntryType,
+    schemas::{EventStatusJson, ReasonJson},
+};
 use crate::{
     domain::{Past, Reason, Record, Status, Timestamp},
     explain::explain,
     store::EventView,
 };
-
-/// The reasons that there are, for the OpenAPI document.
-pub(super) struct ReasonJson;
-
-/// The statuses that there are, for the OpenAPI document.
-pub(super) struct EventStatusJson;
-
-impl ToSchema for ReasonJson {}
-
-impl PartialSchema for ReasonJson {
-    fn schema() -> RefOr<Schema> {
-        one_of(Reason::iter().map(Reason::as_str))
-    }
-}
-
-impl ToSchema for EventStatusJson {}
-
-impl PartialSchema for EventStatusJson {
-    fn schema() -> RefOr<Schema> {
-        one_of(Status::iter().map(Status::as_str))
-    }
-}
-
-fn one_of(codes: impl Iterator<Item = &'static str>) -> RefOr<Schema> {
-    ObjectBuilder::new()
-        .schema_type(Type::String)
-        .enum_values(Some(codes))
-        .into()
-}
 
 /// What became of an event. Fields that do not apply are left out.
 #[derive(Debug, Serialize, ToSchema)]
@@ -126,7 +97,7 @@ pub struct EventJson {
 
 /// One judgement of an event.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct StepJson {
+pub(super) struct StepJson {
     /// When it fell; RFC 3339, UTC.
     #[schema(format = DateTime, max_length = 40)]
     at: String,

@@ -13,7 +13,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     Api, body,
     caller::Caller,
-    event_in::{EventIn, Sent},
+    event_in::Sent,
     headers::{IDEMPOTENCY_KEY, PREFERENCE_APPLIED, Tags, idempotency_key, wants_strict},
     object::malformed,
     outcome_json::OutcomeJson,

@@ -7,12 +7,13 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     Api,
     caller::Caller,
-    event_json::{EventJson, EventStatusJson, ReasonJson},
+    event_json::EventJson,
     page::{Page, PageAsk},
     path::{EventPath, event_not_found, is_identity_text},
     problem::Problem,
     query::{Fields, FromQuery, Nothing, Query},
     responses::QueryProblems,
+    schemas::{EventStatusJson, ReasonJson},
 };
 use crate::{
     domain::{AccountKey, Currency},

@@ -7,17 +7,17 @@ use super::problem::Problem;
 use crate::domain::{Identity, Tag};
 
 /// `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header).
-pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// `Prefer` (RFC 7240).
-pub const PREFER: HeaderName = HeaderName::from_static("prefer");
+pub(super) const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// `Preference-Applied` (RFC 7240 section 3).
-pub const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+pub(super) const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 /// A list of entity tags (RFC 9110 section 8.8.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tags {
+pub(super) enum Tags {
     /// `*`
     Any,
     /// Each with its weakness and its text between the quotes.
@@ -30,7 +30,7 @@ impl Tags {
     ///
     /// # Errors
     /// 422, where it is no list of quoted tags.
-    pub fn read(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Self>, Problem> {
+    pub(super) fn read(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Self>, Problem> {
         let Some(text) = joined(headers, name)? else {
             return Ok(None);
         };
@@ -53,7 +53,7 @@ impl Tags {
     /// The tags that an account can have, by the strong comparison; `None` for
     /// `*`, which is no condition.
     #[must_use]
-    pub fn strong(&self) -> Option<Vec<Tag>> {
+    pub(super) fn strong(&self) -> Option<Vec<Tag>> {
         match self {
             Self::Any => None,
             Self::List(tags) => Some(
@@ -67,7 +67,7 @@ impl Tags {
 
     /// Whether a tag is named, by the weak comparison.
     #[must_use]
-    pub fn names(&self, tag: Tag) -> bool {
+    pub(super) fn names(&self, tag: Tag) -> bool {
         match self {
             Self::Any => true,
             Self::List(tags) => tags.iter().any(|(_, text)| *text == tag.to_string()),
@@ -77,7 +77,7 @@ impl Tags {
 
 /// `ETag` of an account.
 #[must_use]
-pub fn etag(tag: Tag) -> HeaderValue {
+pub(super) fn etag(tag: Tag) -> HeaderValue {
     HeaderValue::try_from(format!("\"{tag}\"")).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
@@ -85,7 +85,7 @@ pub fn etag(tag: Tag) -> HeaderValue {
 ///
 /// # Errors
 /// 422, where it is no text of 1 to 255 bytes.
-pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let refuse = |rule, detail: &str| Err(Problem::invalid("Idempotency-Key", rule, detail));
     let mut lines = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = lines.next() else {
@@ -111,7 +111,7 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
 /// Whether the caller wants a refusal where an event would have to wait:
 /// `Prefer: handling=strict`. Preferences that are not known are passed over.
 #[must_use]
-pub fn wants_strict(headers: &HeaderMap) -> bool {
+pub(super) fn wants_strict(headers: &HeaderMap) -> bool {
     headers
         .get_all(PREFER)
         .iter()

@@ -34,7 +34,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     "balance_before": 50000, "balance_after": 49500, "event_id": "pay-1001", "source": "http",
     "reference": "order-77", "occurred_at": "2026-11-30T08:00:00Z", "applied_at": "2026-11-30T08:00:01Z",
 }))]
-pub struct EntryJson {
+pub(super) struct EntryJson {
     /// The version that the entry produced.
     #[schema(minimum = 1)]
     version: i64,
@@ -80,7 +80,7 @@ pub struct EntryJson {
 /// What an entry did.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum EntryType {
+pub(super) enum EntryType {
     /// Opened the account.
     Opening,
     /// Took the amount from the balance.

@@ -13,12 +13,12 @@ use super::{
     Api,
     account_json::raw,
     caller::Caller,
-    event_json::ReasonJson,
     page::{Page, PageAsk},
     path::{LetterPath, is_identity_text, letter_not_found},
     problem::Problem,
     query::{Fields, FromQuery, Nothing, Query},
     responses::QueryProblems,
+    schemas::ReasonJson,
 };
 use crate::{
     domain::AccountKey,
@@ -39,7 +39,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     "body": "{\"account_id\":\"4711\"}", "body_encoding": "utf8", "body_bytes": 21, "headers": {},
     "seen": 1, "received_at": "2026-11-30T08:00:00Z", "last_seen_at": "2026-11-30T08:00:00Z", "status": "open",
 }))]
-pub struct LetterJson {
+pub(super) struct LetterJson {
     /// Its id.
     id: Uuid,
     /// Why it is one.

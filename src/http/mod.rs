@@ -41,6 +41,7 @@ mod probes;
 mod problem;
 mod query;
 mod responses;
+mod schemas;
 
 pub use caller::{Caller, DEFAULT_TENANT, Role, caller};
 pub use event_json::EventJson;

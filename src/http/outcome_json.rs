@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::event_json::ReasonJson;
+use super::schemas::ReasonJson;
 use crate::domain::{Found, Reason, Told};
 
 /// What became of an event that was sent.
@@ -53,7 +53,7 @@ pub struct OutcomeJson {
 #[derive(Debug, Clone, Copy, ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "written down for the OpenAPI document")]
-pub enum OutcomeCode {
+pub(super) enum OutcomeCode {
     /// It took effect by this call.
     Applied,
     /// It had taken effect before.
@@ -68,11 +68,11 @@ pub enum OutcomeCode {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "written down for the OpenAPI document")]
-pub enum Outcomes {
+pub(super) enum Outcomes {
     /// For one event.
     One(OutcomeJson),
     /// For an array.
-    Many(#[schema(max_items = 1000)] Vec<OutcomeJson>),
+    Many(Vec<OutcomeJson>),
 }
 
 impl OutcomeJson {

@@ -16,12 +16,12 @@ use super::{
 
 /// How a page was asked for: its size, where it begins, and the filters.
 #[derive(Clone, Debug, PartialEq, Eq, Validate)]
-pub struct PageAsk {
+pub(super) struct PageAsk {
     /// The list, with what its path names.
     list: String,
     /// Most items on the page.
     #[validate(range(min = 1, max = 500, message = "limit must be from 1 to 500."))]
-    pub limit: i64,
+    pub(super) limit: i64,
     /// The filters as they were written, by name.
     filters: BTreeMap<String, String>,
     /// Where the page before ended.
@@ -47,13 +47,13 @@ struct Cursor {
 
 /// A page of a list.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Page<T> {
+pub(super) struct Page<T> {
     /// The items, at most `limit` of them.
     #[schema(max_items = 500)]
-    pub items: Vec<T>,
+    pub(super) items: Vec<T>,
     /// Give it as `cursor` to get the next page; null at the end.
     #[schema(required, max_length = 10000)]
-    pub next_cursor: Option<String>,
+    pub(super) next_cursor: Option<String>,
 }
 
 impl PageAsk {
@@ -62,7 +62,7 @@ impl PageAsk {
     ///
     /// # Errors
     /// 422, where one is wrong or a filter contradicts the cursor.
-    pub fn read(
+    pub(super) fn read(
         list: &str,
         mut fields: Fields,
         defaults: &[(&str, &str)],
@@ -99,7 +99,7 @@ impl PageAsk {
 
     /// A filter's text, where one is set.
     #[must_use]
-    pub fn filter(&self, name: &str) -> Option<&str> {
+    pub(super) fn filter(&self, name: &str) -> Option<&str> {
         self.filters.get(name).map(String::as_str)
     }
 
@@ -107,7 +107,7 @@ impl PageAsk {
     ///
     /// # Errors
     /// 422, where its text is none of them.
-    pub fn choice<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Problem> {
+    pub(super) fn choice<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Problem> {
         self.checked(name, |text| text.parse().ok())
     }
 
@@ -115,7 +115,7 @@ impl PageAsk {
     ///
     /// # Errors
     /// 422, where its text can't be one.
-    pub fn checked<T>(
+    pub(super) fn checked<T>(
         &self,
         name: &str,
         read: impl FnOnce(&str) -> Option<T>,
@@ -137,7 +137,7 @@ impl PageAsk {
     ///
     /// # Errors
     /// 422, where the cursor was tampered with.
-    pub fn after<T: std::str::FromStr>(&self) -> Result<Option<T>, Problem> {
+    pub(super) fn after<T: std::str::FromStr>(&self) -> Result<Option<T>, Problem> {
         self.after
             .as_deref()
             .map(|text| text.parse().map_err(|_| garbage()))
@@ -147,12 +147,12 @@ impl PageAsk {
     /// How many rows to read: one more than the page holds tells whether it is
     /// the last.
     #[must_use]
-    pub fn rows(&self) -> i64 {
+    pub(super) fn rows(&self) -> i64 {
         self.limit + 1
     }
 
     /// Makes the page of the rows that were read; `place` says where a row stands.
-    pub fn page<R, T>(
+    pub(super) fn page<R, T>(
         &self,
         mut rows: Vec<R>,
         place: impl Fn(&R) -> String,

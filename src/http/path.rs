@@ -14,19 +14,19 @@ use crate::domain::{AccountKey, Identity};
 
 /// `{id}` of an account.
 #[derive(Clone, Debug)]
-pub struct AccountPath(pub AccountKey);
+pub(super) struct AccountPath(pub(super) AccountKey);
 
 /// `{id}` of an account and `{version}` of one of its entries.
 #[derive(Clone, Debug)]
-pub struct EntryPath(pub AccountKey, pub i64);
+pub(super) struct EntryPath(pub(super) AccountKey, pub(super) i64);
 
 /// `{source}` and `{event_id}` of an event.
 #[derive(Clone, Debug)]
-pub struct EventPath(pub Identity);
+pub(super) struct EventPath(pub(super) Identity);
 
 /// `{id}` of a dead letter.
 #[derive(Clone, Copy, Debug)]
-pub struct LetterPath(pub Uuid);
+pub(super) struct LetterPath(pub(super) Uuid);
 
 impl<S: Send + Sync> FromRequestParts<S> for AccountPath {
     type Rejection = Problem;

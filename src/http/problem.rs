@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use crate::{domain::Answer, ledger::Failure, store::StoreError};
 
 /// The media type of a problem (RFC 9457 section 3).
-pub const MEDIA_TYPE: &str = "application/problem+json";
+pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
 /// After how many seconds a client should send the same again.
 const RETRY_AFTER_SECS: u64 = 1;
@@ -69,7 +69,7 @@ pub struct Problem {
 #[derive(Debug, Clone, Copy, ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "written down for the OpenAPI document")]
-pub enum Rule {
+pub(super) enum Rule {
     /// It must be there.
     Required,
     /// It is of the wrong kind.

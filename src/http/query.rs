@@ -11,11 +11,11 @@ use crate::domain::{IntegerError, parse_integer};
 
 /// The parameters of a query by name, not looked at closer yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields(pub BTreeMap<String, String>);
+pub(super) struct Fields(pub(super) BTreeMap<String, String>);
 
 /// A set of query parameters. Its names are those of its OpenAPI entry, so none
 /// can be read that is not described.
-pub trait FromQuery: IntoParams {
+pub(super) trait FromQuery: IntoParams {
     /// What the values mean together.
     type Read;
 
@@ -28,7 +28,7 @@ pub trait FromQuery: IntoParams {
 
 /// A call without query parameters.
 #[derive(Clone, Copy, Debug)]
-pub struct Nothing;
+pub(super) struct Nothing;
 
 impl IntoParams for Nothing {
     fn into_params(
@@ -47,7 +47,7 @@ impl FromQuery for Nothing {
 }
 
 /// Takes the query parameters of a request.
-pub struct Query<T: FromQuery>(pub T::Read);
+pub(super) struct Query<T: FromQuery>(pub(super) T::Read);
 
 impl<T: FromQuery, S: Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
@@ -108,7 +108,7 @@ impl Fields {
     }
 
     /// Takes a parameter out.
-    pub fn take(&mut self, name: &str) -> Option<String> {
+    pub(super) fn take(&mut self, name: &str) -> Option<String> {
         self.0.remove(name)
     }
 
@@ -116,7 +116,7 @@ impl Fields {
     ///
     /// # Errors
     /// 422, where it is none or is below.
-    pub fn take_integer(&mut self, name: &str, least: i64) -> Result<Option<i64>, Problem> {
+    pub(super) fn take_integer(&mut self, name: &str, least: i64) -> Result<Option<i64>, Problem> {
         self.take(name)
             .map(|text| integer(name, &text, least))
             .transpose()
@@ -127,7 +127,7 @@ impl Fields {
 ///
 /// # Errors
 /// 422, where it is none or is below.
-pub fn integer(name: &str, text: &str, least: i64) -> Result<i64, Problem> {
+pub(super) fn integer(name: &str, text: &str, least: i64) -> Result<i64, Problem> {
     let refuse = |rule| {
         Problem::invalid(
             name,

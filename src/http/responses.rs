@@ -65,7 +65,7 @@ fn unavailable() -> (String, RefOr<Response>) {
         .minimum(Some(1))
         .build();
     let header = HeaderBuilder::new()
-        .schema(seconds)
+        .schema(Some(seconds))
         .description(Some("After how many seconds to send the same again"))
         .build();
     let response = described("busy or database_unavailable: send the same again")
