@@ -219,7 +219,11 @@ mod tests {
         acks.done(tags[2]);
         assert_eq!(acks.ack_behind(), vec![2, 3]);
         acks.done(tags[0]);
-        assert_eq!(acks.ack_up_to(), Some(1), "3 would be unknown to the broker");
+        assert_eq!(
+            acks.ack_up_to(),
+            Some(1),
+            "3 would be unknown to the broker"
+        );
         assert_eq!(acks.in_hand(), 0);
     }
 

@@ -116,6 +116,8 @@ pub(super) struct Session<'a> {
     ready_since: Option<Instant>,
     /// The oldest open delivery, and since when younger ones wait for it.
     front: (u64, Instant),
+    /// When younger ones were last acknowledged past it.
+    passed_at: Instant,
     sending: Slot<()>,
     acking: Slot<Result<(), lapin::Error>>,
     setting_aside: Slot<(Vec<Task>, Result<(), StoreError>)>,
@@ -137,6 +139,7 @@ impl<'a> Session<'a> {
             doubt: None,
             ready_since: None,
             front: (0, now),
+            passed_at: now,
             sending: None,
             acking: None,
             setting_aside: None,
@@ -188,10 +191,10 @@ impl<'a> Session<'a> {
             // One that was not confirmed by a ping yet is no state to tell.
             Some(doubt) if doubt.probes == 0 => Some(String::new()),
             Some(doubt) => Some(format!("the database is away: {}", doubt.error)),
-            None if self.held.len() >= self.held_max() => Some(format!(
-                "{} deliveries wait for accounts that are busy or could not be written",
-                self.held.len()
-            )),
+            None if self.held.len() >= self.held_max() => Some(
+                "half of the prefetch waits for accounts that are busy or can't be written"
+                    .to_owned(),
+            ),
             None => None,
         }
     }
@@ -223,8 +226,14 @@ impl<'a> Session<'a> {
 
     fn stream_ended(&mut self) -> Option<End> {
         self.subscription.stream = self.next_stream.take();
-        let expected = self.subscription.stream.is_some() || self.switching.is_some();
-        (!expected).then_some(End::Cancelled)
+        if self.subscription.stream.is_some() || self.switching.is_some() {
+            return None;
+        }
+        Some(if self.subscription.channel.status().connected() {
+            End::Cancelled
+        } else {
+            End::Failed("the broker closed the channel".to_owned())
+        })
     }
 
     fn take(&mut self, delivery: &Delivery, now: Instant) {
@@ -242,11 +251,14 @@ impl<'a> Session<'a> {
             }
             Err(malformed) => {
                 let letter = letter(*malformed, &self.consumer.origin);
-                self.keep(Task {
-                    tag,
-                    errand: Errand::SetAside(Box::new(letter)),
-                    attempts: 0,
-                }, now);
+                self.keep(
+                    Task {
+                        tag,
+                        errand: Errand::SetAside(Box::new(letter)),
+                        attempts: 0,
+                    },
+                    now,
+                );
             }
         }
     }
@@ -261,7 +273,14 @@ impl<'a> Session<'a> {
                 Ok(_) | Err(Failure::Refused { .. }) => Report::Done(tag),
                 Err(failure) => {
                     let errand = Errand::Submit(kept);
-                    Report::Again(Task { tag, errand, attempts }, failure)
+                    Report::Again(
+                        Task {
+                            tag,
+                            errand,
+                            attempts,
+                        },
+                        failure,
+                    )
                 }
             };
             // A consumer that is gone acknowledges nothing any more.
@@ -398,7 +417,7 @@ impl<'a> Session<'a> {
         match result {
             Ok(()) => self.doubt = None,
             Err(error) => {
-                doubt.error = error;
+                tracing::debug!(%error, "the database still does not answer as it should");
                 doubt.next_probe = now + held::delay(doubt.probes).min(Duration::from_secs(5));
                 doubt.probes += 1;
             }
@@ -423,17 +442,23 @@ impl<'a> Session<'a> {
             self.ready_since = None;
             self.acking = Some(self.acks_of(vec![up_to], true));
         } else if self.acks.behind() > 0 {
-            self.front.1 = now;
+            self.passed_at = now;
             let numbers = self.acks.ack_behind();
             self.acking = Some(self.acks_of(numbers, false));
         }
     }
 
-    fn acks_of(&self, numbers: Vec<u64>, multiple: bool) -> BoxFuture<'static, Result<(), lapin::Error>> {
+    fn acks_of(
+        &self,
+        numbers: Vec<u64>,
+        multiple: bool,
+    ) -> BoxFuture<'static, Result<(), lapin::Error>> {
         let channel = self.subscription.channel.clone();
         async move {
             let options = BasicAckOptions { multiple };
-            let acks = numbers.into_iter().map(|number| channel.basic_ack(number, options));
+            let acks = numbers
+                .into_iter()
+                .map(|number| channel.basic_ack(number, options));
             // They go out one after the other, and are waited for together.
             futures_util::future::try_join_all(acks).await.map(drop)
         }
@@ -448,9 +473,18 @@ impl<'a> Session<'a> {
         }
         if self.acks.ready() > 0 {
             let since = *self.ready_since.get_or_insert(now);
-            return Some(if self.acks.ready() >= enough { now } else { since + ACK_LINGER });
+            return Some(if self.acks.ready() >= enough {
+                now
+            } else {
+                since + ACK_LINGER
+            });
         }
-        (self.acks.behind() > 0).then(|| self.front.1 + HOLD_UP_MAX)
+        let since = if self.acks.behind() >= enough {
+            self.front.1
+        } else {
+            self.front.1.max(self.passed_at)
+        };
+        (self.acks.behind() > 0).then(|| since + HOLD_UP_MAX)
     }
 
     // ---- the round ------------------------------------------------------------
@@ -467,7 +501,9 @@ impl<'a> Session<'a> {
                 let workshop = self.consumer.workshop.clone();
                 self.probing = Some(async move { consumer::ping(&workshop).await }.boxed());
             }
-            wake = wake.min(doubt.next_probe.max(now + ACK_LINGER));
+            if self.probing.is_none() {
+                wake = wake.min(doubt.next_probe);
+            }
         }
         if let Some((_, taken_at)) = self.acks.oldest_open() {
             if now >= taken_at + HOLD_MAX {
@@ -501,7 +537,12 @@ impl<'a> Session<'a> {
                 Errand::SetAside(_) => self.keep(task, now),
             }
         }
-        let mut wake = self.held.next_due().unwrap_or(now + HOLD_MAX);
+        let mut wake = now + HOLD_MAX;
+        if self.sending.is_none()
+            && let Some(due) = self.held.next_due()
+        {
+            wake = due;
+        }
         if self.setting_aside.is_none() && !self.letters.is_empty() {
             let due = self.letters_since + LETTERS_LINGER;
             if self.letters.len() >= LETTERS_MAX || due <= now {
@@ -510,7 +551,7 @@ impl<'a> Session<'a> {
                 wake = wake.min(due);
             }
         }
-        wake.max(now + Duration::from_millis(1))
+        wake
     }
 
     /// Subscribes again where another prefetch is wanted.
@@ -523,7 +564,11 @@ impl<'a> Session<'a> {
             return;
         };
         let queue = self.consumer.origin.queue.clone();
-        tracing::debug!(queue = &*queue, prefetch, "subscribing again with another prefetch");
+        tracing::debug!(
+            queue = &*queue,
+            prefetch,
+            "subscribing again with another prefetch"
+        );
         if let Ok(again) = self.subscription.again(&queue, prefetch) {
             self.subscription.prefetch = prefetch;
             self.switching = Some(again.boxed());
@@ -546,7 +591,9 @@ impl<'a> Session<'a> {
     async fn finish(mut self) -> End {
         let deadline = Instant::now() + FINISH_MAX;
         let queue = self.consumer.origin.queue.clone();
-        self.consumer.cell.set(QueueState::Waiting("the service is stopping".to_owned()));
+        self.consumer
+            .cell
+            .set(QueueState::Waiting("the service is stopping".to_owned()));
         let channel = self.subscription.channel.clone();
         let tag = consumer::tag(self.subscription.generation, self.subscription.tags);
         let mut cancelling: Slot<()> = Some(
