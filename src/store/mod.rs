@@ -4,6 +4,11 @@
 //! [`StoreError`]. What must not: rules (they are in [`crate::domain`]) and
 //! retries (they are in [`crate::ledger`]).
 
+mod open;
+mod options;
+mod postgres;
+mod sqlite;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,6 +17,13 @@ use uuid::Uuid;
 use crate::domain::{
     Account, AccountKey, AccountStatus, EventKey, Identity, Letter, Page, Plan, Raw, Reason,
     Record, Status, Timestamp,
+};
+
+pub use self::{
+    open::{check_schema, migrate, open},
+    options::StoreOptions,
+    postgres::PostgresStore,
+    sqlite::SqliteStore,
 };
 
 /// A database that keeps the books. It is ready once it is made: connected, and
