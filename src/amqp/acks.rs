@@ -129,7 +129,8 @@ impl Acks {
     }
 
     /// How many nobody has finished.
-    pub(super) fn open(&self) -> usize {
+    #[cfg(test)]
+    fn open(&self) -> usize {
         self.open
     }
 
