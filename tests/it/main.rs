@@ -2,4 +2,6 @@
 #![cfg(test)]
 
 mod core;
+mod store;
 mod support;
+mod tidy;
