@@ -129,7 +129,8 @@ impl Acks {
     }
 
     /// How many nobody has finished.
-    pub(super) fn open(&self) -> usize {
+    #[cfg(test)]
+    fn open(&self) -> usize {
         self.open
     }
 
@@ -219,7 +220,11 @@ mod tests {
         acks.done(tags[2]);
         assert_eq!(acks.ack_behind(), vec![2, 3]);
         acks.done(tags[0]);
-        assert_eq!(acks.ack_up_to(), Some(1), "3 would be unknown to the broker");
+        assert_eq!(
+            acks.ack_up_to(),
+            Some(1),
+            "3 would be unknown to the broker"
+        );
         assert_eq!(acks.in_hand(), 0);
     }
 

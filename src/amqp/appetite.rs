@@ -70,7 +70,8 @@ impl Appetite {
     /// so much that subscribing again is worth it.
     pub(super) fn change_from(&self, present: u16) -> Option<u16> {
         let wanted = self.wanted();
-        let grown = wanted > present && (wanted >= present.saturating_mul(2) || wanted == self.full);
+        let grown =
+            wanted > present && (wanted >= present.saturating_mul(2) || wanted == self.full);
         let shrunk = wanted <= present / 2;
         (grown || shrunk).then_some(wanted)
     }

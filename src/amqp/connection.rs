@@ -204,7 +204,10 @@ pub fn parse(url: &str) -> Result<AMQPUri, String> {
         uri.authority.host = address.to_string();
     }
     uri.query.heartbeat.get_or_insert(HEARTBEAT_SECS);
-    for (what, text) in [("user name", &uri.authority.userinfo.username), ("vhost", &uri.vhost)] {
+    for (what, text) in [
+        ("user name", &uri.authority.userinfo.username),
+        ("vhost", &uri.vhost),
+    ] {
         if text.len() > 255 {
             return Err(format!("the {what} is longer than 255 bytes"));
         }
@@ -219,7 +222,10 @@ pub(super) fn place(uri: &AMQPUri) -> String {
         AMQPScheme::AMQPS => "amqps",
     };
     let authority = &uri.authority;
-    format!("{scheme}://{}:{}/{}", authority.host, authority.port, uri.vhost)
+    format!(
+        "{scheme}://{}:{}/{}",
+        authority.host, authority.port, uri.vhost
+    )
 }
 
 #[cfg(test)]

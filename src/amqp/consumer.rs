@@ -91,7 +91,9 @@ impl Consumer {
             match end {
                 End::Stopped => break,
                 End::DatabaseAway(error) => {
-                    self.wait(format!("the database is away, the channel is closed: {error}"));
+                    self.wait(format!(
+                        "the database is away, the channel is closed: {error}"
+                    ));
                     self.await_database(&stop).await;
                     delays = self::delays();
                     continue;
@@ -101,7 +103,8 @@ impl Consumer {
                         .to_owned(),
                 ),
                 End::HeldTooLong => self.wait(
-                    "a delivery was held so long that the broker would close the channel".to_owned(),
+                    "a delivery was held so long that the broker would close the channel"
+                        .to_owned(),
                 ),
                 End::Failed(reason) => self.wait(reason),
             }

@@ -68,8 +68,14 @@ mod tests {
         let cases = [
             (AMQPValue::LongString("a".into()), Header::Text("a".into())),
             (AMQPValue::ShortString("b".into()), Header::Text("b".into())),
-            (AMQPValue::ByteArray(ByteArray::from(b"c".to_vec())), Header::Text("c".into())),
-            (AMQPValue::ByteArray(ByteArray::from(vec![0xff])), Header::Unreadable),
+            (
+                AMQPValue::ByteArray(ByteArray::from(b"c".to_vec())),
+                Header::Text("c".into()),
+            ),
+            (
+                AMQPValue::ByteArray(ByteArray::from(vec![0xff])),
+                Header::Unreadable,
+            ),
             (AMQPValue::LongString(vec![0xff].into()), Header::Unreadable),
             (AMQPValue::Boolean(true), Header::Flag(true)),
             (AMQPValue::ShortShortInt(-1), Header::Integer(-1)),
@@ -77,11 +83,17 @@ mod tests {
             (AMQPValue::ShortInt(-2), Header::Integer(-2)),
             (AMQPValue::ShortUInt(65_535), Header::Integer(65_535)),
             (AMQPValue::LongInt(-3), Header::Integer(-3)),
-            (AMQPValue::LongUInt(u32::MAX), Header::Integer(u32::MAX.into())),
+            (
+                AMQPValue::LongUInt(u32::MAX),
+                Header::Integer(u32::MAX.into()),
+            ),
             (AMQPValue::LongLongInt(i64::MIN), Header::Integer(i64::MIN)),
             (AMQPValue::Double(1.5), Header::Unreadable),
             (AMQPValue::Timestamp(5), Header::Unreadable),
-            (AMQPValue::FieldTable(FieldTable::default()), Header::Unreadable),
+            (
+                AMQPValue::FieldTable(FieldTable::default()),
+                Header::Unreadable,
+            ),
             (AMQPValue::Void, Header::Unreadable),
         ];
         for (value, expected) in cases {

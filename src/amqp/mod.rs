@@ -27,7 +27,9 @@ use std::sync::Arc;
 pub use connection::parse;
 pub use status::{ConnectionState, QueueState, Status};
 
-use crate::{clock::Clock, config::Config, lane::Lanes, store::Store, tasks::Tasks, telemetry::Metrics};
+use crate::{
+    clock::Clock, config::Config, lane::Lanes, store::Store, tasks::Tasks, telemetry::Metrics,
+};
 use connection::Supervisor;
 use consumer::Consumer;
 use topology::Topology;

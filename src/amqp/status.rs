@@ -86,7 +86,9 @@ impl Status {
     #[must_use]
     pub fn queues(&self) -> Vec<(Arc<str>, QueueState)> {
         let cells = self.inner.queues.iter();
-        cells.map(|cell| (cell.name.clone(), cell.state())).collect()
+        cells
+            .map(|cell| (cell.name.clone(), cell.state()))
+            .collect()
     }
 
     /// Whether nothing is away. A blocked connection is there.
@@ -175,11 +177,13 @@ impl ConnectionCell {
         if old == new {
             return;
         }
-        self.up.set(i64::from(!matches!(new, ConnectionState::Away(_))));
+        self.up
+            .set(i64::from(!matches!(new, ConnectionState::Away(_))));
         let purpose = self.purpose;
         match new {
             // Every attempt may fail in another way; that is no change of state.
-            ConnectionState::Away(reason) if matches!(&old, ConnectionState::Away(before) if before != STARTING) => {
+            ConnectionState::Away(reason) if matches!(&old, ConnectionState::Away(before) if before != STARTING) =>
+            {
                 tracing::debug!(purpose, reason, "the broker is still away");
             }
             ConnectionState::Up => tracing::info!(purpose, "connected to the broker"),
@@ -187,7 +191,11 @@ impl ConnectionCell {
                 tracing::warn!(purpose, reason, "the broker holds publishers back");
             }
             ConnectionState::Away(reason) => {
-                tracing::warn!(purpose, reason, "the broker is away; trying on without a last attempt");
+                tracing::warn!(
+                    purpose,
+                    reason,
+                    "the broker is away; trying on without a last attempt"
+                );
             }
         }
     }
@@ -303,7 +311,10 @@ mod tests {
         assert!(status.ready());
         status.set_connection("consume", ConnectionState::Away("gone".into()));
         assert!(!status.ready());
-        assert!(Status::default().ready(), "without a broker nothing is away");
+        assert!(
+            Status::default().ready(),
+            "without a broker nothing is away"
+        );
     }
 
     #[test]

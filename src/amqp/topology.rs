@@ -58,7 +58,10 @@ impl Topology {
             dead: format!("{prefix}.dead"),
             commands: format!("{prefix}.commands"),
         };
-        let of_events = config.queues.iter().find(|queue| *queue.name == *names.events);
+        let of_events = config
+            .queues
+            .iter()
+            .find(|queue| *queue.name == *names.events);
         let others = config
             .queues
             .iter()
@@ -80,7 +83,9 @@ impl Topology {
             .await
             .is_err()
         {
-            tracing::warn!("the broker did not answer in time while exchanges and queues were declared");
+            tracing::warn!(
+                "the broker did not answer in time while exchanges and queues were declared"
+            );
         }
     }
 
@@ -89,14 +94,19 @@ impl Topology {
         if self.own {
             // The dead-letter target first: a target that does not exist loses the
             // message (https://www.rabbitmq.com/docs/dlx#routing).
-            self.exchange(connection, &names.dead, ExchangeKind::Fanout).await;
+            self.exchange(connection, &names.dead, ExchangeKind::Fanout)
+                .await;
             self.queue(connection, &names.dead, dead_arguments()).await;
             self.bind(connection, &names.dead, &names.dead, "").await;
-            self.exchange(connection, &names.events, ExchangeKind::Topic).await;
-            self.queue(connection, &names.events, self.arguments()).await;
-            self.bind(connection, &names.events, &names.events, "#").await;
+            self.exchange(connection, &names.events, ExchangeKind::Topic)
+                .await;
+            self.queue(connection, &names.events, self.arguments())
+                .await;
+            self.bind(connection, &names.events, &names.events, "#")
+                .await;
             // Written to by its name through the default exchange: no binding.
-            self.queue(connection, &names.commands, self.arguments()).await;
+            self.queue(connection, &names.commands, self.arguments())
+                .await;
         }
         for name in &self.others {
             self.queue(connection, name, self.arguments()).await;
@@ -121,7 +131,10 @@ impl Topology {
                 // Deleted while we were connected, its binding and perhaps its
                 // exchange with it.
                 self.declare(connection).await;
-                passive(connection, name).await.map(drop).map_err(|e| e.to_string())
+                passive(connection, name)
+                    .await
+                    .map(drop)
+                    .map_err(|e| e.to_string())
             }
             (Err(error), _) => Err(error.to_string()),
         }
@@ -175,7 +188,9 @@ impl Topology {
                 durable: true,
                 ..QueueDeclareOptions::default()
             };
-            channel.queue_declare(short(name)?, options, arguments).await?;
+            channel
+                .queue_declare(short(name)?, options, arguments)
+                .await?;
             close(&channel).await;
             Ok(())
         };
@@ -188,7 +203,13 @@ impl Topology {
             let options = QueueBindOptions::default();
             let arguments = FieldTable::default();
             channel
-                .queue_bind(short(queue)?, short(exchange)?, short(key)?, options, arguments)
+                .queue_bind(
+                    short(queue)?,
+                    short(exchange)?,
+                    short(key)?,
+                    options,
+                    arguments,
+                )
                 .await?;
             close(&channel).await;
             Ok(())
@@ -221,11 +242,15 @@ impl Topology {
         }
         match code(&error) {
             Some(406) => tracing::warn!(
-                what, name, reason,
+                what,
+                name,
+                reason,
                 "it is there with other properties than the service would give it; it is used as it is"
             ),
             Some(403) => tracing::warn!(
-                what, name, reason,
+                what,
+                name,
+                reason,
                 "the broker does not let us declare it; it is used if it is there"
             ),
             _ => tracing::warn!(what, name, reason, "it could not be declared"),
@@ -244,7 +269,10 @@ impl Topology {
 fn quorum(delivery_limit: i64) -> FieldTable {
     let mut arguments = FieldTable::default();
     arguments.insert("x-queue-type".into(), text("quorum"));
-    arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(delivery_limit));
+    arguments.insert(
+        "x-delivery-limit".into(),
+        AMQPValue::LongLongInt(delivery_limit),
+    );
     arguments
 }
 

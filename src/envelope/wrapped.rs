@@ -10,7 +10,7 @@ use super::{
     fields::Field,
     flaw::Flaw,
     form::{Body, Form, message_id},
-    json::{DEPTH_MAX, Object, Top, parse_text, text},
+    json::{Blemish, DEPTH_MAX, Document, Object, Top, parse_text, text},
 };
 
 /// The names under which an envelope says its type.
@@ -53,24 +53,30 @@ pub(super) fn inside<'a>(field: &str, json: &'a str) -> Result<Object<'a>, Flaw>
     match text(json) {
         Some(Cow::Borrowed(text)) => open(field, text),
         Some(Cow::Owned(text)) => open(field, &text).map(Object::into_owned),
-        None => open(field, json),
+        // Reading the whole message has found the blemishes of its parts.
+        None => object(field, json).map(|(object, _)| object),
     }
 }
 
 /// The object that a text inside a field is.
 pub(super) fn open<'a>(field: &str, text: &'a str) -> Result<Object<'a>, Flaw> {
-    let document = parse_text(text, DEPTH_MAX).map_err(|error| {
-        let message = format!("`{field}` must be an object, or a text that holds one: {error}");
-        Flaw::invalid(field, "format", message)
-    })?;
-    if let Some(blemish) = document.blemish {
-        return Err(blemish.into());
+    match object(field, text)? {
+        (object, None) => Ok(object),
+        (_, Some(blemish)) => Err(blemish.into()),
     }
-    match document.top {
-        Top::Object(object) => Ok(object),
-        Top::Array(_) | Top::Scalar(_) => {
-            let message = format!("`{field}` must be an object, or a text that holds one");
-            Err(Flaw::invalid(field, "type", message))
+}
+
+fn object<'a>(field: &str, json: &'a str) -> Result<(Object<'a>, Option<Blemish>), Flaw> {
+    let expected = || format!("`{field}` must be an object, or a text that holds one");
+    match parse_text(json, DEPTH_MAX) {
+        Ok(Document {
+            top: Top::Object(object),
+            blemish,
+        }) => Ok((object, blemish)),
+        Ok(_) => Err(Flaw::invalid(field, "type", expected())),
+        Err(error) => {
+            let message = format!("{}; it has {error}", expected());
+            Err(Flaw::invalid(field, "format", message))
         }
     }
 }

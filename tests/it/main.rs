@@ -4,3 +4,4 @@
 mod core;
 mod store;
 mod support;
+mod tidy;

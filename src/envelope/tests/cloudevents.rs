@@ -192,6 +192,8 @@ fn only_an_unreadable_identity_in_the_headers_fails_a_message() {
     check("type", Some(Header::Unreadable), fine);
     check("type", None, fine);
     check("time", Some(Header::Unreadable), fine);
+    let late = Some(Header::Text("9999-12-31T23:59:59-23:59".to_owned()));
+    check("time", late, fine);
     check("specversion", Some(Header::Unreadable), fine);
     let old = Some(Header::Text("0.3".to_owned()));
     check("specversion", old, "invalid specversion unknown");

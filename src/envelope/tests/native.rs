@@ -201,6 +201,19 @@ fn optional_fields_are_checked_where_they_are_there() {
         let field = format!(r#""occurred_at":{json}"#);
         check_field(&field, "invalid occurred_at format");
     }
+    for text in [
+        "9999-12-31T23:59:59-01:00",
+        "0000-01-01T00:00:00+01:00",
+        "2026-11-30x08:00:00Z",
+        "2026-11-30T08:00:00+0100",
+        "2026-11-30T08:00:00+99:99",
+        "2026-02-29T08:00:00Z",
+    ] {
+        let field = format!(r#""occurred_at":"{text}""#);
+        check_field(&field, "invalid occurred_at format");
+    }
+    check_field(r#""occurred_at":"9999-12-31T23:59:59Z""#, FINE);
+    check_field(r#""occurred_at":"2026-11-30 08:00:00z""#, FINE);
     check_field(r#""occurred_at":1764489600"#, "invalid occurred_at type");
     check_field(r#""metadata":{}"#, FINE);
     check_field(r#""metadata":null"#, FINE);

@@ -28,6 +28,8 @@ fn check_bounds(arrival: &Arrival<'_>, origin: &Origin) {
                     .as_ref()
                     .is_none_or(|text| text.len() <= 255)
             );
+            let year = event.occurred_at.map(|at| at.rfc3339().find('-'));
+            assert!(year.is_none_or(|dash| dash == Some(4)));
             assert_clean([Some(&event.identity.source), Some(&event.identity.event_id)]);
             assert_clean([event.reference.as_ref(), event.metadata.as_ref()]);
             assert_eq!(reading.raw.body, arrival.body);
@@ -178,6 +180,22 @@ proptest! {
                 .collect();
             prop_assert_eq!(&elements, expected);
         }
+    }
+
+    #[test]
+    fn any_time_is_kept_in_four_digit_years_or_refused(
+        (year, month, day) in (0..=9999_u16, 0..14_u8, 0..33_u8),
+        (hour, minute, second) in (0..26_u8, 0..62_u8, 0..62_u8),
+        edge in prop::sample::select(vec!["", "0000-01-01", "9999-12-31"]),
+        offset in "[Zz]|[+-][0-2][0-9]:[0-5][0-9]",
+    ) {
+        let date = format!("{year:04}-{month:02}-{day:02}");
+        let date = if edge.is_empty() { date.as_str() } else { edge };
+        let time = format!("{date}T{hour:02}:{minute:02}:{second:02}{offset}");
+        let body = format!(
+            r#"{{"event_id":"e","account_id":"1","amount":5,"occurred_at":"{time}"}}"#
+        );
+        check_bounds(&bare(&body), &queue());
     }
 
     #[test]

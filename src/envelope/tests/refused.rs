@@ -199,6 +199,26 @@ fn a_refusal_names_the_event_as_far_as_it_could_be_read() {
 }
 
 #[test]
+fn a_flaw_inside_an_envelope_does_not_hide_whose_it_is() {
+    let check = |body: &str, expected: &str| {
+        check(body.as_bytes(), "invalid amount duplicate_key");
+        assert_eq!(known(&bare(body)), expected, "{body}");
+    };
+    check(
+        r#"{"EventId":"o","Message":{"account_id":"1","amount":5,"amount":6}}"#,
+        "events o 1",
+    );
+    check(
+        r#"{"specversion":"1.0","id":"i","source":"s","data":{"id":"1","amount":5,"amount":6}}"#,
+        "s i 1",
+    );
+    check(
+        r#"{"EventId":"o","Message":"{\"amount\":5,\"amount\":6}"}"#,
+        "events o -",
+    );
+}
+
+#[test]
 fn a_binary_cloudevent_is_named_even_where_its_body_is_broken() {
     let arrival = Arrival {
         headers: vec![
