@@ -2,4 +2,5 @@
 #![cfg(test)]
 
 mod core;
+mod sqlite;
 mod support;

@@ -159,7 +159,13 @@ impl Store for Model {
             }
             if let (Proof::Insert | Proof::Update(_), Some(after)) = (&change.proof, &change.after)
             {
-                next.accounts.insert(change.key.clone(), Account { row: 1, ..after.clone() });
+                next.accounts.insert(
+                    change.key.clone(),
+                    Account {
+                        row: 1,
+                        ..after.clone()
+                    },
+                );
                 if change.proof == Proof::Insert {
                     committed.rows.push((place, 1));
                 }
