@@ -64,9 +64,8 @@ async fn a_prefix_is_no_pattern() {
     assert_eq!(list("a\0").await, Vec::<String>::new());
     assert_eq!(list("A").await, ["A_b"]);
     assert_eq!(list("").await.len(), 8);
-    let after = books
-        .store
-        .accounts("default", &AccountFilter::default(), Some("a_b"), 2);
+    let all = AccountFilter::default();
+    let after = books.store.accounts("default", &all, Some("a_b"), 2);
     let after: Vec<_> = after.await.unwrap().into_iter().map(|(id, _)| id).collect();
     assert_eq!(after, ["ab".into(), "axb".into()] as [Arc<str>; 2]);
     assert_eq!(books.store.account(&key("a_c")).await.unwrap(), None);
@@ -381,13 +380,13 @@ async fn a_page_carries_a_window_of_what_waits_and_says_that_there_is_more() {
         let answers = ledger.settle(&[release]).await;
         assert_eq!(answers, [Ok(Answer::Released)]);
     }
-    let account = books.store.account(&key("a")).await.unwrap().unwrap();
-    assert_eq!(
-        (account.version, account.balance),
-        (1 + 3 + parked, 3 + parked)
-    );
-    let found = books.store.verify().await.unwrap();
-    assert_eq!((found.offences, found.entries), (vec![], 1 + 3 + parked));
+    let parked = EventFilter {
+        status: Some(Status::Parked),
+        ..EventFilter::default()
+    };
+    let left = books.store.events("default", &parked, None, 10).await;
+    assert_eq!(left.unwrap().len(), 0);
+    assert_eq!(books.store.verify().await.unwrap().offences, []);
 }
 
 #[tokio::test]
@@ -448,7 +447,7 @@ async fn plans_use_the_indexes() {
     check(
         "WITH n (key, s) AS (VALUES (?, ?), (?, ?)) UPDATE event SET status = n.s FROM n \
          WHERE event.key = n.key AND event.status = n.s AND event.decision = 1",
-        &["SEARCH event USING INDEX event_key_key (key=?)"],
+        &["SEARCH event USING INDEX sqlite_autoindex_event_1 (key=?)"],
     )
     .await;
     check(
