@@ -164,7 +164,12 @@ impl Ledger {
                     .get_or_create(&LetterLabels::of(letter))
                     .inc();
             }
-            self.cache.put(change.key.clone(), sequel.page);
+            if sequel.unfinished {
+                // What waits behind the page must be read before anything else is judged.
+                self.cache.pop(&change.key);
+            } else {
+                self.cache.put(change.key.clone(), sequel.page);
+            }
         }
         let answers: Vec<Option<Answer>> = decided
             .answers
@@ -188,9 +193,10 @@ impl Ledger {
             .filter(|place| stale.contains(place))
             .count();
         self.metrics.decided_again.inc_by(stale_asks as u64);
+        let wrote = !decided.plan.is_empty() && stale.len() < decided.plan.accounts.len();
         Harvest {
+            progress: wrote || answers.iter().any(Option::is_some),
             answers: answers.into_iter().map(|answer| answer.map(Ok)).collect(),
-            progress: stale.len() < decided.plan.accounts.len(),
         }
     }
 

@@ -44,6 +44,8 @@ pub struct Decided {
 pub struct Sequel {
     /// The account's page then.
     pub page: Page,
+    /// Whether more is due than the page carries: it must be loaded again.
+    pub unfinished: bool,
     /// Identities of which a copy was seen.
     pub copies: Vec<EventKey>,
     /// Waiting events that were settled on the way, for which nobody waits.
@@ -333,6 +335,7 @@ impl Sheet {
             change,
             Sequel {
                 page,
+                unfinished: self.unfinished,
                 copies: self.copies,
                 released: self.released,
             },

@@ -2,9 +2,35 @@
 //!
 //! What lives here: recognising a format, finding the identity, the direction
 //! and the fields, one file a format family. What must not: I/O, queues, SQL.
+//!
+//! In reading order: `scanner` and `json` make a document of the bytes, `form`
+//! takes it apart by the format that it is (`cloudevents`, `wrapped`), `fields`
+//! reads the body inside, and `native` makes the event of both.
+
+mod array;
+mod cloudevents;
+mod fields;
+mod flaw;
+mod form;
+mod json;
+mod kept;
+mod native;
+mod scanner;
+#[cfg(test)]
+mod tests;
+mod wrapped;
 
 use std::sync::Arc;
 
+pub use array::{Undecodable, is_array, split_array};
+pub use cloudevents::decode_http_header;
+pub use kept::Kept;
+
+use self::{
+    flaw::Flaw,
+    form::Form,
+    json::{DEPTH_MAX, Document, parse},
+};
 use crate::domain::{Event, Kind, Raw, Reason};
 
 /// A message as it arrived, from a queue, over HTTP or from a file.
@@ -18,7 +44,8 @@ pub struct Arrival<'a> {
     pub message_id: Option<&'a str>,
     /// The AMQP property `type`.
     pub message_type: Option<&'a str>,
-    /// The headers.
+    /// The headers; of HTTP only those that belong to the message, never
+    /// credentials: they are kept and shown.
     pub headers: Vec<(String, Header)>,
 }
 
@@ -91,6 +118,50 @@ pub struct Malformed {
 ///
 /// # Errors
 /// [`Malformed`], with all that could be read.
-pub fn read(_arrival: &Arrival<'_>, _origin: &Origin) -> Result<Reading, Box<Malformed>> {
-    unimplemented!()
+pub fn read(arrival: &Arrival<'_>, origin: &Origin) -> Result<Reading, Box<Malformed>> {
+    let (top, blemish) = match document(arrival.body, origin.event_bytes_max) {
+        Ok(document) => (Ok(document.top), document.blemish.map(Flaw::from)),
+        Err(flaw) => (Err(flaw), None),
+    };
+    let form = form::recognise(arrival, &top);
+    let event = match blemish {
+        Some(flaw) => Err(flaw),
+        None => native::event(&form, origin),
+    };
+    match event {
+        Ok(event) => Ok(Reading {
+            event: Arc::new(event),
+            raw: Arc::new(kept::keep(arrival, origin)),
+            format: form.format,
+        }),
+        Err(flaw) => Err(Box::new(malformed(flaw, &form, arrival, origin))),
+    }
+}
+
+fn document(body: &[u8], bytes_max: usize) -> Result<Document<'_>, Flaw> {
+    if body.len() > bytes_max {
+        let message = format!("an event may have at most {bytes_max} bytes");
+        return Err(Flaw::whole("max_bytes", message));
+    }
+    let unreadable = |error| Flaw::undecodable(format!("not readable as JSON: {error}"));
+    parse(body, DEPTH_MAX).map_err(unreadable)
+}
+
+#[cold]
+fn malformed(flaw: Flaw, form: &Form<'_>, arrival: &Arrival<'_>, origin: &Origin) -> Malformed {
+    let mut known = native::known(form, origin);
+    if flaw.rule == Some("duplicate_key") {
+        // Which of the two would count is the sender's secret.
+        known.forget(flaw.field.as_deref().unwrap_or_default());
+    }
+    Malformed {
+        reason: flaw.reason,
+        field: flaw.field,
+        rule: flaw.rule,
+        message: flaw.message.into_owned(),
+        source: known.source,
+        event_id: known.event_id,
+        account_id: known.account_id,
+        raw: Arc::new(kept::keep(arrival, origin)),
+    }
 }

@@ -2,5 +2,7 @@
 #![cfg(test)]
 
 mod core;
+mod scripted;
 mod sqlite;
 mod support;
+mod tidy;

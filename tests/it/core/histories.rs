@@ -6,59 +6,17 @@ use std::sync::Arc;
 use onceledger::{
     clock::Clock,
     copies::Copies,
-    domain::{
-        AccountKey, AccountStatus, Ask, Content, Currency, Event, Identity, Kind, Opening, Patch,
-        Raw, Status, Submission, Timestamp, Work,
-    },
+    domain::{AccountStatus, Ask, Kind, Patch, Status, Timestamp, Work},
     ledger::Ledger,
     store::Store,
     telemetry::Metrics,
 };
 use proptest::{collection::vec, prelude::*};
 
+use super::asks::{event, key, open};
 use crate::support::model::Model;
 
 const ACCOUNTS: i64 = 3;
-
-fn key(account: i64) -> AccountKey {
-    AccountKey::new("default", format!("a{account}"))
-}
-
-fn open(account: i64, balance: i64) -> Work {
-    let currency = Currency::parse("EUR").unwrap();
-    let opening = Opening {
-        currency,
-        balance,
-        floor: Some(0),
-        metadata: None,
-    };
-    Work {
-        account: key(account),
-        ask: Ask::Open(opening),
-    }
-}
-
-fn event(account: i64, id: String, kind: Kind, amount: i64, version: Option<i64>) -> Work {
-    Work::submit(Submission {
-        event: Arc::new(Event {
-            identity: Identity::new("default", "s", id),
-            derived: false,
-            content: Content {
-                account_id: key(account).id,
-                kind,
-                amount,
-                currency: None,
-                expected_version: version,
-            },
-            reference: None,
-            occurred_at: None,
-            metadata: None,
-        }),
-        raw: Arc::new(Raw::default()),
-        if_version: None,
-        strict: false,
-    })
-}
 
 /// A chain of events for each account, one for every version, in order.
 fn chains() -> impl Strategy<Value = Vec<Work>> {

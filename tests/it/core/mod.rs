@@ -1,4 +1,8 @@
-//! The rules, on the model in memory: scripts, and random histories.
+//! The rules, on the model in memory: scripts, random histories, and the path
+//! of a batch when its store misbehaves.
 
+mod asks;
 mod histories;
-mod scripts;
+pub mod scripts;
+mod setbacks;
+mod waiting;

@@ -1,4 +1,5 @@
 //! What the tests share.
 
+pub mod databases;
 pub mod model;
 pub mod script;

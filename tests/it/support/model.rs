@@ -25,6 +25,43 @@ use uuid::Uuid;
 #[derive(Default)]
 pub struct Model {
     state: Mutex<State>,
+    /// What goes wrong.
+    pub faults: Mutex<Faults>,
+}
+
+/// What goes wrong in a model.
+#[derive(Default)]
+pub struct Faults {
+    /// The next commits fail with these, first to last.
+    pub commits: Vec<StoreError>,
+    /// A plan with an event of this amount is refused for ever.
+    pub refused_amount: Option<i64>,
+    /// These accounts are locked by somebody else.
+    pub locked: Vec<AccountKey>,
+}
+
+impl Faults {
+    fn strike(&mut self, plan: &Plan) -> Result<()> {
+        if !self.commits.is_empty() {
+            return Err(self.commits.remove(0));
+        }
+        let refused = self.refused_amount;
+        let mut inserts = plan.accounts.iter().flat_map(|change| &change.inserts);
+        if inserts.any(|record| Some(record.event.content.amount) == refused) {
+            return Err(StoreError::Refused {
+                code: "22003".into(),
+                message: "out of range".into(),
+            });
+        }
+        if plan
+            .accounts
+            .iter()
+            .any(|change| self.locked.contains(&change.key))
+        {
+            return Err(StoreError::Locked);
+        }
+        Ok(())
+    }
 }
 
 #[derive(Default, Clone)]
@@ -149,6 +186,7 @@ impl Store for Model {
     }
 
     async fn commit(&self, plan: &Plan) -> Result<Committed> {
+        self.faults.lock().unwrap().strike(plan)?;
         let mut state = self.state.lock().unwrap();
         let mut next = state.clone();
         let mut committed = Committed::default();
@@ -212,8 +250,13 @@ impl Store for Model {
         Ok(committed)
     }
 
-    async fn locked(&self, _: &[AccountKey]) -> Result<Vec<AccountKey>> {
-        Ok(Vec::new())
+    async fn locked(&self, accounts: &[AccountKey]) -> Result<Vec<AccountKey>> {
+        let locked = &self.faults.lock().unwrap().locked;
+        Ok(accounts
+            .iter()
+            .filter(|key| locked.contains(key))
+            .cloned()
+            .collect())
     }
 
     async fn set_aside(&self, letters: &[Letter], _: Timestamp) -> Result<()> {
