@@ -4,5 +4,6 @@
 mod core;
 mod scripted;
 mod sqlite;
+mod store;
 mod support;
 mod tidy;

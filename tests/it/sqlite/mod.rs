@@ -4,6 +4,7 @@
 mod file;
 mod reading;
 mod verify;
+mod waiting;
 mod writing;
 
 use std::sync::Arc;
