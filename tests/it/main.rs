@@ -3,5 +3,7 @@
 
 mod core;
 mod scripted;
+mod sqlite;
+mod store;
 mod support;
 mod tidy;
