@@ -37,14 +37,21 @@ impl Verify {
             offences,
         } = verified?;
         for offence in &offences {
-            println!("{}/{}: {}", offence.tenant, offence.account_id, offence.what);
+            println!(
+                "{}/{}: {}",
+                offence.tenant, offence.account_id, offence.what
+            );
         }
         println!("{accounts} accounts and {entries} entries looked at");
         if offences.is_empty() {
             println!("all agree");
             return Ok(ExitCode::SUCCESS);
         }
-        let more = if offences.len() >= Verified::OFFENCES_MAX { " or more" } else { "" };
+        let more = if offences.len() >= Verified::OFFENCES_MAX {
+            " or more"
+        } else {
+            ""
+        };
         println!("{}{more} offences", offences.len());
         Ok(ExitCode::FAILURE)
     }

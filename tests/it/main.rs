@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod core;
+mod http;
 mod scripted;
 mod sqlite;
 mod store;

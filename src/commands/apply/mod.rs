@@ -216,9 +216,7 @@ impl Apply {
                         malformed.reason.as_str(),
                         &malformed.message,
                     );
-                    aside
-                        .put(line.number, letter(*malformed, &origin))
-                        .await;
+                    aside.put(line.number, letter(*malformed, &origin)).await;
                 }
             }
         }
@@ -251,7 +249,11 @@ impl Apply {
         println!(
             "{} events from {} in {:.1} s",
             report.summary.total(),
-            if self.file == "-" { "standard input" } else { &self.file },
+            if self.file == "-" {
+                "standard input"
+            } else {
+                &self.file
+            },
             took.as_secs_f64()
         );
         print!("{}", report.summary);
