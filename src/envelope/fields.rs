@@ -5,7 +5,6 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
 use super::{
     flaw::Flaw,
@@ -151,7 +150,9 @@ impl<'a> Field<'a> {
     /// An RFC 3339 time with an offset.
     pub(super) fn time(self) -> Result<Option<Timestamp>, Flaw> {
         let allowed = "must be an RFC 3339 time with an offset, such as 2026-11-30T08:00:00Z";
-        let read = |text: Cow<'_, str>| moment(&text).ok_or_else(|| self.wrong("format", allowed));
+        let read = |text: Cow<'_, str>| {
+            Timestamp::parse(&text).ok_or_else(|| self.wrong("format", allowed))
+        };
         self.text()?.map(read).transpose()
     }
 
@@ -192,16 +193,6 @@ pub(super) fn bounded<'a>(name: &str, text: Cow<'a, str>) -> Result<Cow<'a, str>
     }
     let message = format!("`{name}` must be 1 to 255 bytes long");
     Err(Flaw::invalid(name, "length", message))
-}
-
-/// An RFC 3339 time whose year in UTC has four digits, so that every answer can
-/// spell it. Unlike the parser alone it takes no other separator than RFC 3339
-/// names, and does not panic past the year 9999.
-pub(super) fn moment(text: &str) -> Option<Timestamp> {
-    let separated = matches!(text.as_bytes().get(10), Some(b'T' | b't' | b' '));
-    let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    let utc = at.checked_to_offset(UtcOffset::UTC)?;
-    (separated && (0..=9999).contains(&utc.year())).then(|| utc.into())
 }
 
 /// An integer, also where escapes spell the digits of a text.

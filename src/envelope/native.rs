@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{
     Origin,
-    fields::{Fields, bounded, moment},
+    fields::{Fields, bounded},
     flaw::Flaw,
     form::{Body, Form},
 };
@@ -174,5 +174,5 @@ fn kind_of_type(type_name: &str) -> Option<Kind> {
 /// The body's time, else the envelope's where that can be read.
 fn occurred_at(form: &Form<'_>, fields: &Fields<'_>) -> Result<Option<Timestamp>, Flaw> {
     let inner = fields.occurred_at.time()?;
-    Ok(inner.or_else(|| moment(form.time.as_deref()?)))
+    Ok(inner.or_else(|| Timestamp::parse(form.time.as_deref()?)))
 }

@@ -3,6 +3,6 @@
 
 mod amqp;
 mod core;
-mod store;
+mod scripted;
 mod support;
 mod tidy;

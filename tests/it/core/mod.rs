@@ -3,6 +3,6 @@
 
 mod asks;
 mod histories;
-mod scripts;
+pub mod scripts;
 mod setbacks;
 mod waiting;
