@@ -25,6 +25,18 @@ mod commit;
 mod error;
 mod load;
 mod post;
+#[path = "../shared/reads.rs"]
+#[expect(
+    clippy::duplicate_mod,
+    reason = "one text, compiled for each database with its own types"
+)]
+mod reads;
+#[path = "../shared/reads_aside.rs"]
+#[expect(
+    clippy::duplicate_mod,
+    reason = "one text, compiled for each database with its own types"
+)]
+mod reads_aside;
 #[path = "../shared/rows.rs"]
 #[expect(
     clippy::duplicate_mod,
@@ -195,60 +207,60 @@ impl Store for PostgresStore {
         sweep::expired(&self.reads, parked_before, limit).await
     }
 
-    async fn account(&self, _key: &AccountKey) -> Result<Option<Account>> {
-        todo!()
+    async fn account(&self, key: &AccountKey) -> Result<Option<Account>> {
+        reads::account(&self.reads, key).await
     }
 
     async fn accounts(
         &self,
-        _tenant: &str,
-        _filter: &AccountFilter,
-        _after: Option<&str>,
-        _limit: i64,
+        tenant: &str,
+        filter: &AccountFilter,
+        after: Option<&str>,
+        limit: i64,
     ) -> Result<Vec<(Arc<str>, Account)>> {
-        todo!()
+        reads::accounts(&self.reads, tenant, filter, after, limit).await
     }
 
-    async fn entry(&self, _key: &AccountKey, _version: i64) -> Result<Option<Record>> {
-        todo!()
+    async fn entry(&self, key: &AccountKey, version: i64) -> Result<Option<Record>> {
+        reads::entry(&self.reads, key, version).await
     }
 
     async fn history(
         &self,
-        _key: &AccountKey,
-        _after: Option<i64>,
-        _direction: Direction,
-        _limit: i64,
+        key: &AccountKey,
+        after: Option<i64>,
+        direction: Direction,
+        limit: i64,
     ) -> Result<Vec<Record>> {
-        todo!()
+        reads::history(&self.reads, key, after, direction, limit).await
     }
 
-    async fn event(&self, _identity: &Identity) -> Result<Option<EventView>> {
-        todo!()
+    async fn event(&self, identity: &Identity) -> Result<Option<EventView>> {
+        reads_aside::event(&self.reads, identity).await
     }
 
     async fn events(
         &self,
-        _tenant: &str,
-        _filter: &EventFilter,
-        _before: Option<i64>,
-        _limit: i64,
+        tenant: &str,
+        filter: &EventFilter,
+        before: Option<i64>,
+        limit: i64,
     ) -> Result<Vec<EventView>> {
-        todo!()
+        reads_aside::events(&self.reads, tenant, filter, before, limit).await
     }
 
     async fn letters(
         &self,
-        _tenant: &str,
-        _filter: &LetterFilter,
-        _before: Option<Uuid>,
-        _limit: i64,
+        tenant: &str,
+        filter: &LetterFilter,
+        before: Option<Uuid>,
+        limit: i64,
     ) -> Result<Vec<LetterView>> {
-        todo!()
+        reads_aside::letters(&self.reads, tenant, filter, before, limit).await
     }
 
-    async fn letter(&self, _tenant: &str, _id: Uuid) -> Result<Option<LetterView>> {
-        todo!()
+    async fn letter(&self, tenant: &str, id: Uuid) -> Result<Option<LetterView>> {
+        reads_aside::letter(&self.reads, tenant, id).await
     }
 
     async fn ping(&self) -> Result<()> {

@@ -1,0 +1,1 @@
+//! What only PostgreSQL does: locks that others hold, servers that are away.
