@@ -14,9 +14,9 @@ use onceledger::clock;
 const BROKER: &str = "ONCELEDGER_TEST_AMQP";
 
 /// A producer's and operator's connection.
-pub struct Broker {
+pub(super) struct Broker {
     /// First part of every name of this test.
-    pub prefix: String,
+    pub(super) prefix: String,
     connection: Connection,
     publishing: Channel,
 }
@@ -26,7 +26,7 @@ pub struct Broker {
     clippy::disallowed_methods,
     reason = "where the broker is, only the environment knows"
 )]
-pub fn url() -> String {
+pub(super) fn url() -> String {
     std::env::var(BROKER).unwrap_or_else(|_| {
         panic!("{BROKER} must name a broker, e.g. amqp://guest:guest@127.0.0.1:5672/%2f")
     })
@@ -34,7 +34,7 @@ pub fn url() -> String {
 
 impl Broker {
     /// A broker with nothing of this test in it yet.
-    pub async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let connection = connect().await;
         let publishing = connection.create_channel().await.unwrap();
         publishing
@@ -49,12 +49,12 @@ impl Broker {
     }
 
     /// A name of this test.
-    pub fn name(&self, last: &str) -> String {
+    pub(super) fn name(&self, last: &str) -> String {
         format!("{}.{last}", self.prefix)
     }
 
     /// Declares a queue the way somebody else would.
-    pub async fn declare(&self, queue: &str, arguments: FieldTable) {
+    pub(super) async fn declare(&self, queue: &str, arguments: FieldTable) {
         let channel = self.connection.create_channel().await.unwrap();
         channel
             .queue_declare(queue.into(), QueueDeclareOptions::durable(), arguments)
@@ -64,7 +64,7 @@ impl Broker {
     }
 
     /// Deletes a queue.
-    pub async fn delete(&self, queue: &str) {
+    pub(super) async fn delete(&self, queue: &str) {
         let channel = self.connection.create_channel().await.unwrap();
         channel
             .queue_delete(queue.into(), QueueDeleteOptions::default())
@@ -74,7 +74,7 @@ impl Broker {
     }
 
     /// Messages in a queue that nobody holds; `None`: no such queue.
-    pub async fn waiting(&self, queue: &str) -> Option<u32> {
+    pub(super) async fn waiting(&self, queue: &str) -> Option<u32> {
         let channel = self.connection.create_channel().await.unwrap();
         let options = QueueDeclareOptions {
             passive: true,
@@ -89,7 +89,7 @@ impl Broker {
     }
 
     /// Publishes to a queue and waits until the broker has all of it.
-    pub async fn publish(&self, queue: &str, bodies: impl IntoIterator<Item = String>) {
+    pub(super) async fn publish(&self, queue: &str, bodies: impl IntoIterator<Item = String>) {
         let mut confirms = Vec::new();
         for body in bodies {
             let properties = BasicProperties::default().with_delivery_mode(2);
@@ -132,7 +132,10 @@ impl Drop for Broker {
         })
         .join();
         if cleaned.is_err() {
-            eprintln!("queues and exchanges of {} could not be deleted", self.prefix);
+            eprintln!(
+                "queues and exchanges of {} could not be deleted",
+                self.prefix
+            );
         }
     }
 }

@@ -33,12 +33,19 @@ async fn a_malformed_message_becomes_a_letter_and_is_acknowledged() {
     let service = Service::start(&broker, &broker::url()).await;
     service.open_accounts(1).await;
     service.consuming().await;
-    let bodies = ["not json", "{}", r#"{"account_id":"0","amount":0,"event_id":"x"}"#];
+    let bodies = [
+        "not json",
+        "{}",
+        r#"{"account_id":"0","amount":0,"event_id":"x"}"#,
+    ];
     let mut all: Vec<String> = bodies.map(str::to_owned).to_vec();
     all.push(debit("good", "0", 1));
     all.push("not json".to_owned());
     broker.publish(&service.queue, all).await;
-    until("three letters", SOON, async || service.letters().await.len() == 3).await;
+    until("three letters", SOON, async || {
+        service.letters().await.len() == 3
+    })
+    .await;
     service.drained(&broker).await;
     let mut reasons: Vec<(Reason, i64)> = service
         .letters()
@@ -49,7 +56,11 @@ async fn a_malformed_message_becomes_a_letter_and_is_acknowledged() {
     reasons.sort_by_key(|(reason, seen)| (reason.as_str(), *seen));
     assert_eq!(
         reasons,
-        [(Reason::Invalid, 1), (Reason::Invalid, 1), (Reason::Undecodable, 2)]
+        [
+            (Reason::Invalid, 1),
+            (Reason::Invalid, 1),
+            (Reason::Undecodable, 2)
+        ]
     );
     assert_eq!(service.balance("0").await, BALANCE - 1);
     service.stop().await;
@@ -102,7 +113,9 @@ async fn half_of_the_prefetch_busy_and_nothing_more_is_taken() {
     let busy = (0..500).map(|n| debit(&format!("busy-{n}"), "0", 1));
     broker.publish(&service.queue, busy).await;
     until("it says that it waits", SOON, async || {
-        service.waits_for().is_some_and(|reason| reason.contains("busy"))
+        service
+            .waits_for()
+            .is_some_and(|reason| reason.contains("busy"))
     })
     .await;
     assert!(service.in_hand() <= 200, "{}", service.in_hand());

@@ -16,7 +16,7 @@ use onceledger::{
 use uuid::Uuid;
 
 /// A store behind a switch.
-pub struct Flaky {
+pub(super) struct Flaky {
     inner: Arc<dyn Store>,
     away: AtomicBool,
     locked: Mutex<Vec<AccountKey>>,
@@ -24,7 +24,7 @@ pub struct Flaky {
 
 impl Flaky {
     /// A store that is there.
-    pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+    pub(super) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
             inner,
             away: AtomicBool::new(false),
@@ -33,12 +33,12 @@ impl Flaky {
     }
 
     /// Takes it away, or brings it back.
-    pub fn set_away(&self, away: bool) {
+    pub(super) fn set_away(&self, away: bool) {
         self.away.store(away, Ordering::SeqCst);
     }
 
     /// Locks these accounts, and no others.
-    pub fn lock(&self, accounts: &[AccountKey]) {
+    pub(super) fn lock(&self, accounts: &[AccountKey]) {
         *self.locked.lock().unwrap() = accounts.to_vec();
     }
 
@@ -68,7 +68,11 @@ impl Store for Flaky {
 
     async fn commit(&self, plan: &Plan) -> Result<Committed> {
         self.there()?;
-        if plan.accounts.iter().any(|change| self.is_locked(&change.key)) {
+        if plan
+            .accounts
+            .iter()
+            .any(|change| self.is_locked(&change.key))
+        {
             return Err(StoreError::Locked);
         }
         self.inner.commit(plan).await

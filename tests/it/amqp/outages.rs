@@ -23,7 +23,10 @@ async fn a_deleted_queue_is_told_at_once_and_consumed_again_when_it_is_back() {
     service.drained(&broker).await;
 
     broker.delete(&queue).await;
-    until("not ready", Duration::from_secs(5), async || !service.status.ready()).await;
+    until("not ready", Duration::from_secs(5), async || {
+        !service.status.ready()
+    })
+    .await;
     assert!(service.waits_for().is_some());
 
     broker.declare(&queue, quorum()).await;
@@ -57,7 +60,9 @@ async fn a_queue_that_is_missing_at_the_start_is_waited_for() {
     let queue = broker.name("theirs");
     let service = Service::consume(&broker, &broker::url(), &queue, |_| {}).await;
     until("it says what is missing", SOON, async || {
-        service.waits_for().is_some_and(|reason| reason.contains("no queue"))
+        service
+            .waits_for()
+            .is_some_and(|reason| reason.contains("no queue"))
     })
     .await;
     broker.declare(&queue, quorum()).await;
@@ -102,7 +107,10 @@ async fn a_broker_that_is_away_is_told_and_waited_for() {
     assert!(!service.status.ready());
     proxy.open();
     service.consuming().await;
-    until("seen empty", SOON, async || service.status.queues_seen_empty()).await;
+    until("seen empty", SOON, async || {
+        service.status.queues_seen_empty()
+    })
+    .await;
     proxy.close();
     until("told", Duration::from_secs(5), async || {
         let (purpose, state) = service.status.connections().remove(0);
@@ -110,14 +118,19 @@ async fn a_broker_that_is_away_is_told_and_waited_for() {
     })
     .await;
     assert!(!service.status.queues_seen_empty());
-    broker.publish(&service.queue, [debit("meanwhile", "0", 1)]).await;
+    broker
+        .publish(&service.queue, [debit("meanwhile", "0", 1)])
+        .await;
     proxy.open();
     until("the debit", SOON * 2, async || {
         service.balance("0").await == BALANCE - 1
     })
     .await;
     service.consuming().await;
-    until("seen empty again", SOON, async || service.status.queues_seen_empty()).await;
+    until("seen empty again", SOON, async || {
+        service.status.queues_seen_empty()
+    })
+    .await;
     service.end().await;
 }
 
@@ -145,13 +158,20 @@ async fn database_away(outage: Duration) {
     let bodies = (0..500).map(|n| debit(&format!("b-{n}"), &(n % 20).to_string(), 1));
     let bodies = bodies.chain(["no event".to_owned()]);
     broker.publish(&service.queue, bodies).await;
-    until("not ready", Duration::from_secs(5), async || !service.status.ready()).await;
+    until("not ready", Duration::from_secs(5), async || {
+        !service.status.ready()
+    })
+    .await;
     let reason = service.waits_for().unwrap_or_default();
     assert!(reason.contains("database"), "{reason}");
     tokio::time::sleep(outage).await;
     assert_eq!(service.total(20).await, 20 * BALANCE - 100);
     let waiting = i64::from(broker.waiting(&service.queue).await.unwrap());
-    assert_eq!(waiting + service.in_hand(), 501, "all of it is still the broker's");
+    assert_eq!(
+        waiting + service.in_hand(),
+        501,
+        "all of it is still the broker's"
+    );
 
     service.store.set_away(false);
     service.drained(&broker).await;
@@ -164,6 +184,9 @@ async fn database_away(outage: Duration) {
 
 fn quorum() -> FieldTable {
     let mut arguments = FieldTable::default();
-    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    arguments.insert(
+        "x-queue-type".into(),
+        AMQPValue::LongString("quorum".into()),
+    );
     arguments
 }

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 /// Passes bytes on until it is cut.
-pub struct Proxy {
+pub(super) struct Proxy {
     address: SocketAddr,
     /// Counts the cuts.
     cut: watch::Sender<u32>,
@@ -26,7 +26,7 @@ pub struct Proxy {
 
 impl Proxy {
     /// A proxy to the broker.
-    pub async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let broker = url::Url::parse(&super::broker::url()).unwrap();
         let target = (
             broker.host_str().unwrap().to_owned(),
@@ -41,7 +41,11 @@ impl Proxy {
         };
         let (cut, closed, tasks) = (proxy.cut.clone(), proxy.closed.clone(), proxy.tasks.clone());
         proxy.tasks.spawn("proxy", async move {
-            while let Some(Ok((near, _))) = tasks.stopping().run_until_cancelled(listener.accept()).await {
+            while let Some(Ok((near, _))) = tasks
+                .stopping()
+                .run_until_cancelled(listener.accept())
+                .await
+            {
                 if !closed.load(Ordering::SeqCst) {
                     tasks.spawn("proxied", pass(near, target.clone(), cut.subscribe()));
                 }
@@ -51,7 +55,7 @@ impl Proxy {
     }
 
     /// The broker's address through this proxy.
-    pub fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         let mut url = url::Url::parse(&super::broker::url()).unwrap();
         url.set_host(Some("127.0.0.1")).unwrap();
         url.set_port(Some(self.address.port())).unwrap();
@@ -59,18 +63,18 @@ impl Proxy {
     }
 
     /// Cuts every connection; new ones pass.
-    pub fn cut(&self) {
+    pub(super) fn cut(&self) {
         self.cut.send_modify(|cuts| *cuts += 1);
     }
 
     /// Cuts every connection and takes no new ones.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.cut();
     }
 
     /// Takes connections again.
-    pub fn open(&self) {
+    pub(super) fn open(&self) {
         self.closed.store(false, Ordering::SeqCst);
     }
 }

@@ -20,17 +20,17 @@ use super::{broker::Broker, flaky::Flaky};
 use crate::support::databases::{self, TestDatabase};
 
 /// What a test waits for at most, where it says nothing else.
-pub const SOON: Duration = Duration::from_secs(20);
+pub(super) const SOON: Duration = Duration::from_secs(20);
 
 /// What every account starts with.
-pub const BALANCE: i64 = 1_000_000_000;
+pub(super) const BALANCE: i64 = 1_000_000_000;
 
 /// A running consumer of one queue.
-pub struct Service {
-    pub status: Status,
-    pub store: Arc<Flaky>,
-    pub metrics: Metrics,
-    pub queue: String,
+pub(super) struct Service {
+    pub(super) status: Status,
+    pub(super) store: Arc<Flaky>,
+    pub(super) metrics: Metrics,
+    pub(super) queue: String,
     lanes: Lanes,
     copies: Copies,
     clock: Clock,
@@ -40,12 +40,12 @@ pub struct Service {
 
 impl Service {
     /// Consumes the service's own queue, which it declares.
-    pub async fn start(broker: &Broker, url: &str) -> Self {
+    pub(super) async fn start(broker: &Broker, url: &str) -> Self {
         Self::consume(broker, url, &broker.name("events"), |_| {}).await
     }
 
     /// Consumes a queue of that name.
-    pub async fn consume(
+    pub(super) async fn consume(
         broker: &Broker,
         url: &str,
         queue: &str,
@@ -59,7 +59,14 @@ impl Service {
         let (clock, metrics, copies) = (Clock::system(), Metrics::default(), Copies::default());
         let tasks = Tasks::new();
         let shared: Arc<dyn Store> = store.clone();
-        let ledger = || Ledger::new(shared.clone(), clock.clone(), metrics.clone(), copies.clone());
+        let ledger = || {
+            Ledger::new(
+                shared.clone(),
+                clock.clone(),
+                metrics.clone(),
+                copies.clone(),
+            )
+        };
         let gathering = Gathering {
             batch_max: 500,
             linger: Duration::ZERO,
@@ -88,7 +95,7 @@ impl Service {
     }
 
     /// Opens accounts `0` to `count - 1`.
-    pub async fn open_accounts(&self, count: usize) {
+    pub(super) async fn open_accounts(&self, count: usize) {
         for id in 0..count {
             let opening = Opening {
                 currency: Currency::parse("CNY").unwrap(),
@@ -105,7 +112,7 @@ impl Service {
     }
 
     /// What the accounts `0` to `count - 1` hold together.
-    pub async fn total(&self, count: usize) -> i64 {
+    pub(super) async fn total(&self, count: usize) -> i64 {
         let mut total = 0;
         for id in 0..count {
             total += self.balance(&id.to_string()).await;
@@ -114,19 +121,22 @@ impl Service {
     }
 
     /// What one account holds.
-    pub async fn balance(&self, id: &str) -> i64 {
+    pub(super) async fn balance(&self, id: &str) -> i64 {
         let found = self.store.account(&account(id)).await.unwrap();
         found.unwrap().balance
     }
 
     /// All dead letters.
-    pub async fn letters(&self) -> Vec<LetterView> {
+    pub(super) async fn letters(&self) -> Vec<LetterView> {
         let filter = LetterFilter::default();
-        self.store.letters("default", &filter, None, 500).await.unwrap()
+        self.store
+            .letters("default", &filter, None, 500)
+            .await
+            .unwrap()
     }
 
     /// Copies of an event that were seen.
-    pub async fn copies_of(&self, event_id: &str) -> i64 {
+    pub(super) async fn copies_of(&self, event_id: &str) -> i64 {
         self.copies.flush(&*self.store, &self.clock).await;
         let identity = onceledger::domain::Identity::new("default", "orders", event_id);
         let found = self.store.event(&identity).await.unwrap();
@@ -134,12 +144,12 @@ impl Service {
     }
 
     /// Waits until messages are taken as they come.
-    pub async fn consuming(&self) {
+    pub(super) async fn consuming(&self) {
         until("consuming", SOON, async || self.status.ready()).await;
     }
 
     /// Why nothing is taken; `None` while it is.
-    pub fn waits_for(&self) -> Option<String> {
+    pub(super) fn waits_for(&self) -> Option<String> {
         match self.status.queues().remove(0).1 {
             QueueState::Consuming => None,
             QueueState::Waiting(reason) => Some(reason),
@@ -147,7 +157,7 @@ impl Service {
     }
 
     /// Deliveries taken and not acknowledged.
-    pub fn in_hand(&self) -> i64 {
+    pub(super) fn in_hand(&self) -> i64 {
         let labels = QueueLabels {
             queue: self.queue.clone(),
         };
@@ -155,13 +165,13 @@ impl Service {
     }
 
     /// Waits until the queue is empty and everything of it is acknowledged.
-    pub async fn drained(&self, broker: &Broker) {
+    pub(super) async fn drained(&self, broker: &Broker) {
         let empty = async || broker.waiting(&self.queue).await == Some(0) && self.in_hand() == 0;
         until("everything acknowledged", SOON * 2, empty).await;
     }
 
     /// Stops it as SIGTERM does, and checks what it leaves.
-    pub async fn stop(&self) {
+    pub(super) async fn stop(&self) {
         assert!(
             self.tasks.stop(Duration::from_secs(10)).await,
             "it did not stop within its grace period"
@@ -169,7 +179,7 @@ impl Service {
     }
 
     /// Stops it and checks every invariant of the books.
-    pub async fn end(self) {
+    pub(super) async fn end(self) {
         self.stop().await;
         let verified = self.store.verify().await.unwrap();
         assert_eq!(verified.offences, vec![]);
@@ -179,17 +189,17 @@ impl Service {
 }
 
 /// An account of the default tenant.
-pub fn account(id: &str) -> AccountKey {
+pub(super) fn account(id: &str) -> AccountKey {
     AccountKey::new("default", id)
 }
 
 /// A debit as a producer writes it.
-pub fn debit(event_id: &str, account_id: &str, amount: i64) -> String {
+pub(super) fn debit(event_id: &str, account_id: &str, amount: i64) -> String {
     format!(r#"{{"event_id":"{event_id}","account_id":"{account_id}","amount":{amount}}}"#)
 }
 
 /// Waits for a condition, with a limit.
-pub async fn until(what: &str, limit: Duration, condition: impl AsyncFn() -> bool) {
+pub(super) async fn until(what: &str, limit: Duration, condition: impl AsyncFn() -> bool) {
     let waiting = async {
         while !condition().await {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -25,7 +25,11 @@ async fn stopped_under_load_it_acknowledges_what_it_recorded_and_loses_nothing()
     assert!(!service.status.ready());
     let applied = 20 * BALANCE - service.total(20).await;
     let left = i64::from(broker.waiting(&service.queue).await.unwrap());
-    assert_eq!(applied + left, 8_000, "each is either acknowledged or still there");
+    assert_eq!(
+        applied + left,
+        8_000,
+        "each is either acknowledged or still there"
+    );
     service.end().await;
 }
 

@@ -13,7 +13,11 @@ async fn everything_the_service_needs_is_declared() {
     let service = Service::start(&broker, &broker::url()).await;
     service.consuming().await;
     for queue in ["events", "dead", "commands"] {
-        assert_eq!(broker.waiting(&broker.name(queue)).await, Some(0), "{queue}");
+        assert_eq!(
+            broker.waiting(&broker.name(queue)).await,
+            Some(0),
+            "{queue}"
+        );
     }
     service.end().await;
 }
