@@ -51,6 +51,8 @@ impl Service {
         queue: &str,
         set: impl FnOnce(&mut Config),
     ) -> Self {
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::new("info,lapin=info"))
         let database = databases::sqlite().await;
         let store = store::open(&database.url, &StoreOptions::default())
             .await
@@ -162,6 +164,17 @@ impl Service {
             queue: self.queue.clone(),
         };
         self.metrics.in_hand.get_or_create(&labels).get()
+    }
+
+    /// Waits until accounts `0` to `count - 1` hold so much together, and
+    /// everything is acknowledged; then they still do.
+    pub(super) async fn settled(&self, broker: &Broker, count: usize, total: i64) {
+        until("the whole effect", SOON * 3, async || {
+            self.total(count).await == total
+        })
+        .await;
+        self.drained(broker).await;
+        assert_eq!(self.total(count).await, total);
     }
 
     /// Waits until the queue is empty and everything of it is acknowledged.
