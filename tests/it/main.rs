@@ -1,6 +1,7 @@
 //! Every integration test, in one binary, so that the world links once.
 #![cfg(test)]
 
+mod amqp;
 mod core;
 mod http;
 mod scripted;
