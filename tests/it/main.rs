@@ -3,5 +3,6 @@
 
 mod core;
 mod scripted;
+mod store;
 mod support;
 mod tidy;
