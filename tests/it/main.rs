@@ -5,7 +5,10 @@ mod amqp;
 mod core;
 mod http;
 mod scripted;
+<<<<<<< HEAD
 mod sqlite;
+=======
+>>>>>>> store
 mod store;
 mod support;
 mod tidy;
