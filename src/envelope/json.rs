@@ -9,20 +9,20 @@ use std::{borrow::Cow, fmt};
 use super::{flaw::Flaw, scanner::Scanner};
 
 /// Most objects and arrays inside one another that are read.
-pub(super) const DEPTH_MAX: usize = 64;
+pub(crate) const DEPTH_MAX: usize = 64;
 
 /// A document that follows the grammar.
 #[derive(Debug)]
-pub(super) struct Document<'a> {
+pub(crate) struct Document<'a> {
     /// What it is.
-    pub(super) top: Top<'a>,
+    pub(crate) top: Top<'a>,
     /// What the grammar allows and the ledger does not; the first of it.
-    pub(super) blemish: Option<Blemish>,
+    pub(crate) blemish: Option<Blemish>,
 }
 
 /// The top level of a document.
 #[derive(Debug)]
-pub(super) enum Top<'a> {
+pub(crate) enum Top<'a> {
     /// An object.
     Object(Object<'a>),
     /// An array: its elements as they came.
@@ -33,7 +33,7 @@ pub(super) enum Top<'a> {
 
 /// What the grammar allows and the ledger does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Blemish {
+pub(crate) enum Blemish {
     /// This key stands twice in one object.
     DuplicateKey(String),
     /// U+0000 in this key, or in a text under it.
@@ -42,18 +42,18 @@ pub(super) enum Blemish {
 
 /// The members of an object: keys read, values as the JSON text they came as.
 #[derive(Debug, Default)]
-pub(super) struct Object<'a> {
+pub(crate) struct Object<'a> {
     keys: Vec<Cow<'a, str>>,
     values: Vec<Cow<'a, str>>,
 }
 
 /// Why and where bytes are no JSON document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NotJson {
+pub(crate) struct NotJson {
     /// What stands there.
-    pub(super) what: &'static str,
+    pub(crate) what: &'static str,
     /// How many bytes before it could be read.
-    pub(super) at: usize,
+    pub(crate) at: usize,
 }
 
 impl fmt::Display for NotJson {
@@ -73,24 +73,29 @@ impl From<Blemish> for Flaw {
 
 impl<'a> Object<'a> {
     /// Keys with the values beside them.
-    pub(super) fn new(keys: Vec<Cow<'a, str>>, values: Vec<&'a str>) -> Self {
+    pub(crate) fn new(keys: Vec<Cow<'a, str>>, values: Vec<&'a str>) -> Self {
         let values = values.into_iter().map(Cow::Borrowed).collect();
         Self { keys, values }
     }
 
+    /// The keys, in the order they came.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(AsRef::as_ref)
+    }
+
     /// The JSON text of a member; null counts as absent.
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.given(name).filter(|json| *json != "null")
     }
 
     /// The JSON text of a member, null included.
-    pub(super) fn given(&self, name: &str) -> Option<&str> {
+    pub(crate) fn given(&self, name: &str) -> Option<&str> {
         let index = self.keys.iter().position(|key| key == name)?;
         self.values.get(index).map(AsRef::as_ref)
     }
 
     /// The same, standing for itself.
-    pub(super) fn into_owned(self) -> Object<'static> {
+    pub(crate) fn into_owned(self) -> Object<'static> {
         let own = |list: Vec<Cow<'_, str>>| {
             list.into_iter()
                 .map(|text| Cow::Owned(text.into_owned()))
@@ -104,7 +109,7 @@ impl<'a> Object<'a> {
 }
 
 /// Reads the document that these bytes are.
-pub(super) fn parse(bytes: &[u8], depth_max: usize) -> Result<Document<'_>, NotJson> {
+pub(crate) fn parse(bytes: &[u8], depth_max: usize) -> Result<Document<'_>, NotJson> {
     if bytes.starts_with(b"\xef\xbb\xbf") {
         return Err(NotJson {
             what: "a byte order mark, which JSON must not begin with,",
@@ -119,12 +124,12 @@ pub(super) fn parse(bytes: &[u8], depth_max: usize) -> Result<Document<'_>, NotJ
 }
 
 /// Reads the document that this text is.
-pub(super) fn parse_text(text: &str, depth_max: usize) -> Result<Document<'_>, NotJson> {
+pub(crate) fn parse_text(text: &str, depth_max: usize) -> Result<Document<'_>, NotJson> {
     Scanner::new(text, depth_max).document()
 }
 
 /// The text that a piece of JSON is; `None` where it is no string.
-pub(super) fn text(json: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn text(json: &str) -> Option<Cow<'_, str>> {
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
         return serde_json::from_str(json).ok().map(Cow::Owned);

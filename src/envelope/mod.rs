@@ -12,7 +12,7 @@ mod cloudevents;
 mod fields;
 mod flaw;
 mod form;
-mod json;
+pub(crate) mod json;
 mod kept;
 mod native;
 mod scanner;

@@ -1,1 +1,153 @@
-//! stub
+//! HTTP: how requests become asks and answers become JSON, one file an area.
+//!
+//! What lives here: reading requests exactly, showing what the books hold, and
+//! the OpenAPI document that comes from the same statements as the routes. What
+//! must not: rules of the ledger, and SQL.
+//!
+//! | file | serves |
+//! | --- | --- |
+//! | `accounts`, `history` | `/v1/accounts…` |
+//! | `events`, `events_read` | `/v1/events…` |
+//! | `letters` | `/v1/dead-letters…` |
+//! | `probes` | `/livez`, `/readyz`, `/metrics`, `/openapi.json`, `/` |
+
+use std::{future::Future, io, sync::Arc};
+
+use axum::{Router, serve::ListenerExt};
+use tokio::net::TcpListener;
+use tower_http::{catch_panic::CatchPanicLayer, trace::TraceLayer};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::{clock::Clock, lane::Lanes, store::Store, telemetry::Metrics};
+
+mod account_json;
+mod accounts;
+mod body;
+mod caller;
+mod event_in;
+mod event_json;
+mod events;
+mod events_read;
+mod headers;
+mod history;
+mod letters;
+mod object;
+mod outcome_json;
+mod page;
+mod path;
+mod percent;
+mod probes;
+mod problem;
+mod query;
+mod responses;
+mod schemas;
+
+pub use caller::{Caller, DEFAULT_TENANT, Role, caller};
+pub use event_json::EventJson;
+pub use outcome_json::OutcomeJson;
+pub use probes::{BrokerState, Readiness};
+pub use problem::Problem;
+
+/// What the calls work with; cheap to clone.
+#[derive(Clone)]
+pub struct Api {
+    /// The books, for reading.
+    pub store: Arc<dyn Store>,
+    /// The way to everything that writes.
+    pub lanes: Lanes,
+    /// The time of day.
+    pub clock: Clock,
+    /// What `/metrics` shows.
+    pub metrics: Metrics,
+    /// How large things may be.
+    pub limits: Limits,
+    /// What `/readyz` shows; asked at every probe, so it only looks at what is known.
+    pub readiness: Arc<dyn Fn() -> Readiness + Send + Sync>,
+}
+
+/// How large things may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most bytes of one event.
+    pub event_bytes_max: usize,
+    /// Most bytes of one request's body.
+    pub body_bytes_max: usize,
+}
+
+/// Everything that is served.
+pub fn router(state: Api) -> Router {
+    let (router, api) = described().split_for_parts();
+    router
+        .merge(probes::undescribed(&api))
+        .fallback(problem::nowhere)
+        .method_not_allowed_fallback(problem::wrong_method)
+        .layer(CatchPanicLayer::custom(problem::panicked))
+        .layer(TraceLayer::new_for_http())
+        .with_state(state)
+}
+
+/// The OpenAPI document of everything that is served.
+#[must_use]
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    described().into_openapi()
+}
+
+/// The OpenAPI document as the file `openapi/openapi.json` holds it.
+///
+/// # Errors
+/// Where it can't be written as JSON.
+pub fn openapi_json() -> serde_json::Result<String> {
+    openapi().to_pretty_json().map(|json| json + "\n")
+}
+
+/// Serves until told to stop, then finishes the requests in hand.
+///
+/// # Errors
+/// Where the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    // Answers are small: they should not wait for a segment to fill.
+    let listener = listener.tap_io(|connection| {
+        if let Err(error) = connection.set_nodelay(true) {
+            tracing::debug!(%error, "a connection keeps its delay");
+        }
+    });
+    axum::serve(listener, router)
+        .with_graceful_shutdown(shutdown)
+        .await
+}
+
+/// Routes and their OpenAPI entries, which are one statement each.
+fn described() -> OpenApiRouter<Api> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .merge(accounts::routes())
+        .merge(history::routes())
+        .merge(events::routes())
+        .merge(events_read::routes())
+        .merge(letters::routes())
+        .merge(probes::routes())
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "onceledger",
+        description = "An account ledger in which each event takes effect exactly once.\n\n\
+            Money is an integer in minor units. Errors are problem documents (RFC 9457) with a stable `code`. \
+            Lists come in pages with an opaque cursor. Every request may be sent again: what took effect already \
+            is answered as before.",
+    ),
+    servers((url = "/", description = "This service")),
+    tags(
+        (name = "accounts", description = "Accounts and their history"),
+        (name = "events", description = "Events and what became of them"),
+        (name = "dead letters", description = "What never became an event, or waited too long"),
+        (name = "service", description = "The service itself"),
+    ),
+    components(schemas(Problem)),
+)]
+struct Document;

@@ -3,6 +3,9 @@
 
 mod amqp;
 mod core;
+mod http;
 mod scripted;
+mod sqlite;
+mod store;
 mod support;
 mod tidy;

@@ -31,7 +31,13 @@ pub(super) fn account(balance: i64) -> Account {
     }
 }
 
-pub(super) fn event(account: &str, id: &str, kind: Kind, amount: i64, expected: Option<i64>) -> Event {
+pub(super) fn event(
+    account: &str,
+    id: &str,
+    kind: Kind,
+    amount: i64,
+    expected: Option<i64>,
+) -> Event {
     Event {
         identity: Identity::new("default", "orders", id),
         derived: false,
