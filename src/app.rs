@@ -26,7 +26,11 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::{net::TcpListener, sync::oneshot};
 use tokio_util::sync::CancellationToken;
 
-use self::{books::{Schema, Unopened}, late::LateStore, parts::Parts};
+use self::{
+    books::{Schema, Unopened},
+    late::LateStore,
+    parts::Parts,
+};
 use crate::{
     amqp,
     clock::Clock,
@@ -191,7 +195,11 @@ impl Rest {
 
     /// Fails only where waiting does not help.
     async fn open(&self) -> Result<Arc<dyn Store>, Unopened> {
-        let schema = if self.config.migrate { Schema::Migrate } else { Schema::Check };
+        let schema = if self.config.migrate {
+            Schema::Migrate
+        } else {
+            Schema::Check
+        };
         let mut delays = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(100))
             .with_max_delay(Duration::from_secs(2))
@@ -275,7 +283,10 @@ impl Running {
         };
         tracing::info!("stopping");
         groups.stop().await;
-        if tokio::time::timeout(STORE_STOP, store.close()).await.is_err() {
+        if tokio::time::timeout(STORE_STOP, store.close())
+            .await
+            .is_err()
+        {
             tracing::warn!("the database's connections did not close in time");
         }
         tracing::info!("stopped");

@@ -130,7 +130,11 @@ impl Sweeper {
     /// Answers whether nothing is due any more.
     async fn release(&self, swept: &mut Swept) -> Result<bool, Failure> {
         for _ in 0..ROUNDS_MAX {
-            let due = self.store.due(AT_A_TIME).await.map_err(Failure::Unavailable)?;
+            let due = self
+                .store
+                .due(AT_A_TIME)
+                .await
+                .map_err(Failure::Unavailable)?;
             if due.is_empty() {
                 return Ok(true);
             }
@@ -149,15 +153,18 @@ impl Sweeper {
     async fn expire(&self, swept: &mut Swept) -> Result<(), Failure> {
         let parked_before = self.clock.now().minus_secs(self.limits.park_limit_secs);
         let waiting = self.store.expired(parked_before, AT_A_TIME).await;
-        let asks = waiting.map_err(Failure::Unavailable)?.into_iter().map(|waiting| {
-            let ask = Ask::Expire {
-                key: waiting.key,
-                parked_before,
-                raw: waiting.raw,
-            };
-            let account = waiting.account;
-            self.lanes.ask(Work { account, ask })
-        });
+        let asks = waiting
+            .map_err(Failure::Unavailable)?
+            .into_iter()
+            .map(|waiting| {
+                let ask = Ask::Expire {
+                    key: waiting.key,
+                    parked_before,
+                    raw: waiting.raw,
+                };
+                let account = waiting.account;
+                self.lanes.ask(Work { account, ask })
+            });
         for answer in join_all(asks).await {
             if answer? == Answer::Expired(true) {
                 swept.expired += 1;

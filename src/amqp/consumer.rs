@@ -114,8 +114,7 @@ impl Consumer {
             let delay = delays.next().unwrap_or(STABLE_AFTER);
             stop.run_until_cancelled(tokio::time::sleep(delay)).await;
         }
-        self.cell
-            .set(QueueState::Waiting("the service is stopping".to_owned()));
+        self.cell.stopping();
     }
 
     fn wait(&self, reason: String) {

@@ -19,6 +19,9 @@ use crate::telemetry::{ConnectionLabels, Metrics, QueueLabels};
 /// Why nothing is up before the first attempt.
 const STARTING: &str = "not connected yet";
 
+/// Why nothing is taken at the end.
+const STOPPING: &str = "the service is stopping";
+
 /// How the broker's connections and the consumed queues stand. Cheap to clone
 /// and to read. Without a broker there is nothing to be away: it is ready.
 #[derive(Clone, Debug, Default)]
@@ -257,8 +260,16 @@ impl QueueCell {
         let queue = &*self.name;
         match new {
             QueueState::Consuming => tracing::info!(queue, "consuming"),
+            QueueState::Waiting(reason) if reason == STOPPING => {
+                tracing::info!(queue, "no longer consuming: {reason}");
+            }
             QueueState::Waiting(reason) => tracing::warn!(queue, reason, "not consuming"),
         }
+    }
+
+    /// Notes that it takes no more since the service stops.
+    pub(super) fn stopping(&self) {
+        self.set(QueueState::Waiting(STOPPING.to_owned()));
     }
 
     /// The consumer is set to work (again): what was seen before counts no more.

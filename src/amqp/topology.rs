@@ -218,7 +218,12 @@ impl Topology {
     }
 
     /// Says once what is remarkable about a queue that somebody else declared.
+    /// Asked once in a process's life: each question leaves a line in the
+    /// broker's log.
     async fn inspect(&self, connection: &Connection, name: &str) {
+        if !self.is_new("type", name, "asked") {
+            return;
+        }
         let kind = inspect::queue_type(connection, name).await;
         let remark = match kind.as_deref() {
             Some("quorum") | None => return,
@@ -228,9 +233,7 @@ impl Topology {
                  a dead-letter exchange is safer"
             ),
         };
-        if self.is_new("queue", name, &remark) {
-            tracing::warn!(queue = name, "{remark}");
-        }
+        tracing::warn!(queue = name, "{remark}");
     }
 
     /// Warns of what could not be declared as it should be, once.

@@ -45,7 +45,11 @@ impl Parts {
             database_told: Mutex::default(),
             database_up,
             broker: OnceLock::new(),
-            queues: if broker_configured { queues.collect() } else { Vec::new() },
+            queues: if broker_configured {
+                queues.collect()
+            } else {
+                Vec::new()
+            },
             broker_configured,
         }
     }

@@ -42,7 +42,11 @@ impl Healthcheck {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let config = config::load(&self.flags.0, Purpose::Look)?.config;
         let address = reachable(config.http_addr);
-        let path = if self.live { "/livez" } else { "/readyz?only=database" };
+        let path = if self.live {
+            "/livez"
+        } else {
+            "/readyz?only=database"
+        };
         let answer = tokio::time::timeout(AT_MOST, ask(address, path))
             .await
             .unwrap_or_else(|_| bail!("no answer within {} s", AT_MOST.as_secs()));
@@ -75,7 +79,11 @@ async fn ask(address: SocketAddr, path: &str) -> anyhow::Result<u16> {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).await?;
     // RFC 9112 section 4: HTTP-version SP status-code SP [reason-phrase].
-    match line.split(' ').nth(1).and_then(|status| status.parse().ok()) {
+    match line
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+    {
         Some(status) if line.starts_with("HTTP/1.") => Ok(status),
         _ => bail!("what answers there is no HTTP server"),
     }

@@ -5,7 +5,6 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-
 use super::{
     flaw::Flaw,
     json::{Object, text},

@@ -6,7 +6,9 @@
 use std::io::{IsTerminal, stderr};
 
 use anyhow::Context;
-use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry, fmt, layer::SubscriberExt, util::SubscriberInitExt,
+};
 
 use crate::config::LogFormat;
 

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::{End, Session, Slot, failed, finished};
-use crate::amqp::{consumer, status::QueueState, topology};
+use crate::amqp::{consumer, topology};
 
 /// How long a session that was told to stop waits for what is in the lanes.
 const FINISH_MAX: Duration = Duration::from_secs(8);
@@ -19,9 +19,7 @@ impl Session<'_> {
     pub(super) async fn finish(mut self) -> End {
         let deadline = Instant::now() + FINISH_MAX;
         let queue = self.consumer.origin.queue.clone();
-        self.consumer
-            .cell
-            .set(QueueState::Waiting("the service is stopping".to_owned()));
+        self.consumer.cell.stopping();
         let channel = self.subscription.channel.clone();
         let tag = consumer::tag(self.subscription.generation, self.subscription.tags);
         let mut cancelling: Slot<()> = Some(

@@ -216,9 +216,7 @@ impl Apply {
                         malformed.reason.as_str(),
                         &malformed.message,
                     );
-                    aside
-                        .put(line.number, letter(*malformed, &origin))
-                        .await;
+                    aside.put(line.number, letter(*malformed, &origin)).await;
                 }
             }
         }

@@ -92,11 +92,7 @@ pub(super) struct Aside<'a> {
 }
 
 impl<'a> Aside<'a> {
-    pub(super) fn new(
-        store: &'a dyn Store,
-        clock: &'a Clock,
-        report: &'a RefCell<Report>,
-    ) -> Self {
+    pub(super) fn new(store: &'a dyn Store, clock: &'a Clock, report: &'a RefCell<Report>) -> Self {
         Self {
             store,
             clock,

@@ -1,1 +1,371 @@
-//! What only PostgreSQL does: locks that others hold, servers that are away.
+//! What only PostgreSQL does: locks that others hold, servers that are away or
+//! read-only, connections that are given back half-way.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use onceledger::{
+    domain::{AccountChange, Kind, Proof, Reason},
+    store::{self, StoreError, StoreOptions},
+};
+use sqlx::{Connection, PgConnection, Row};
+use tracing::{Event, Metadata, Subscriber, span};
+
+use super::{On, scene::*};
+use crate::support::databases;
+
+async fn connection(url: &str) -> PgConnection {
+    PgConnection::connect(url).await.unwrap()
+}
+
+#[tokio::test]
+async fn who_waits_for_a_lock_too_long_is_told_which_account_it_was() {
+    let books = On::Postgres.books().await;
+    let store = &*books.store;
+    let a = open(store, "a", 100).await;
+    let b = open(store, "b", 100).await;
+    let mut other = connection(&books.database.url).await;
+    let mut held = other.begin().await.unwrap();
+    sqlx::query("SELECT FROM account WHERE account_id = 'b' FOR UPDATE")
+        .execute(&mut *held)
+        .await
+        .unwrap();
+
+    let batch = plan(vec![spend("a", &a, "e-a", 1), spend("b", &b, "e-b", 1)]);
+    assert_eq!(store.commit(&batch).await, Err(StoreError::Locked));
+    let asked = [key("a"), key("b"), key("nobody")];
+    assert_eq!(store.locked(&asked).await.unwrap(), [key("b")]);
+    assert_eq!(state(store, "a").await, (1, 100));
+    write(store, vec![spend("a", &a, "e-a", 1)]).await;
+
+    held.rollback().await.unwrap();
+    assert_eq!(store.locked(&asked).await.unwrap(), []);
+    write(store, vec![spend("b", &b, "e-b", 1)]).await;
+}
+
+#[tokio::test]
+async fn of_a_deadlock_one_is_told_to_try_again() {
+    let books = On::Postgres.books().await;
+    let store = &*books.store;
+    let a = open(store, "a", 100).await;
+    let b = open(store, "b", 100).await;
+    // Somebody locks them the other way round.
+    let mut other = connection(&books.database.url).await;
+    let mut held = other.begin().await.unwrap();
+    let lock = "SELECT FROM account WHERE account_id = $1 FOR UPDATE";
+    sqlx::query(lock)
+        .bind("b")
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    let batch = plan(vec![spend("a", &a, "e-a", 1), spend("b", &b, "e-b", 1)]);
+    let crosses = async {
+        // The batch holds `a` as soon as nobody else can have it.
+        while sqlx::query("SELECT FROM account WHERE account_id = 'a' FOR UPDATE SKIP LOCKED")
+            .fetch_optional(&mut *held)
+            .await
+            .unwrap()
+            .is_some()
+        {
+            // It was free: let it go again.
+            sqlx::query("ROLLBACK").execute(&mut *held).await.unwrap();
+            sqlx::query("BEGIN").execute(&mut *held).await.unwrap();
+            sqlx::query(lock)
+                .bind("b")
+                .execute(&mut *held)
+                .await
+                .unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        sqlx::query(lock).bind("a").execute(&mut *held).await
+    };
+    let (ours, theirs) = tokio::join!(store.commit(&batch), crosses);
+    // The server picks whom to give up; the other one goes through.
+    match (ours, theirs) {
+        (Err(StoreError::Conflicted(code)), Ok(_)) => assert_eq!(code, "40P01"),
+        (ours, Err(_)) => assert!(ours.unwrap().stale.is_empty()),
+        (ours, theirs) => panic!("{ours:?}, {theirs:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_away() {
+    let options = StoreOptions {
+        acquire_timeout: Duration::from_millis(300),
+        ..StoreOptions::default()
+    };
+    let nobody = "postgres://postgres@127.0.0.1:1/nothing";
+    let error = store::open(nobody, &options).await.err().unwrap();
+    assert!(matches!(error, StoreError::Away(_)), "{error:?}");
+    let error = store::open("mysql://x:secret@y/z", &options)
+        .await
+        .err()
+        .unwrap();
+    assert!(!error.to_string().contains("secret"), "{error}");
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_ended_is_away_once_and_then_replaced() {
+    let books = On::Postgres.books().await;
+    let store = &*books.store;
+    let a = open(store, "a", 100).await;
+    books
+        .sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+              WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+        .await
+        .unwrap();
+    let batch = plan(vec![spend("a", &a, "e", 1)]);
+    let mut failures = 0;
+    while let Err(error) = store.commit(&batch).await {
+        assert!(matches!(error, StoreError::Away(_)), "{error:?}");
+        failures += 1;
+        assert!(failures < 8, "at most one failure for each connection");
+    }
+    assert_eq!(state(store, "a").await, (2, 99));
+}
+
+#[tokio::test]
+async fn a_read_only_server_is_told_apart_from_one_that_is_away() {
+    let books = On::Postgres.books().await;
+    let store = &*books.store;
+    let a = open(store, "a", 100).await;
+    store.ping().await.unwrap();
+    let name = books.database.url.rsplit('/').next().unwrap();
+    books
+        .sql(&format!(
+            "ALTER DATABASE {name} SET default_transaction_read_only = on"
+        ))
+        .await
+        .unwrap();
+    let late = books.another().await;
+    let error = late.ping().await.unwrap_err();
+    assert!(matches!(error, StoreError::Unwritable(_)), "{error:?}");
+    let error = late
+        .commit(&plan(vec![spend("a", &a, "e", 1)]))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, StoreError::Unwritable(_)), "{error:?}");
+    assert_eq!(late.verify().await.unwrap().offences, []);
+}
+
+#[tokio::test]
+async fn a_schema_that_does_not_fit_is_told_with_both_versions() {
+    let database = databases::empty_postgres().await;
+    let options = StoreOptions::default();
+    let told = |error: StoreError| match error {
+        StoreError::Schema(what) => what,
+        other => panic!("{other:?}"),
+    };
+    let what = told(store::check_schema(&database.url).await.unwrap_err());
+    assert!(
+        what.contains("version 0") && what.contains("version 1"),
+        "{what}"
+    );
+    let bare = store::open(&database.url, &options).await.unwrap();
+    told(bare.load(&[key("a")]).await.unwrap_err());
+
+    // Several instances start at once.
+    let migrations = (0..3).map(|_| store::migrate(&database.url));
+    for done in futures_util::future::join_all(migrations).await {
+        done.unwrap();
+    }
+    store::check_schema(&database.url).await.unwrap();
+
+    let mut other = connection(&database.url).await;
+    sqlx::query("INSERT INTO _sqlx_migrations SELECT 9999, 'later', now(), true, '', 0")
+        .execute(&mut other)
+        .await
+        .unwrap();
+    let what = told(store::check_schema(&database.url).await.unwrap_err());
+    assert!(what.contains("version 9999"), "{what}");
+    told(store::migrate(&database.url).await.unwrap_err());
+}
+
+#[tokio::test]
+async fn a_text_that_the_server_can_not_hold_is_refused_by_its_code() {
+    let books = On::Postgres.books().await;
+    let store = &*books.store;
+    let a = open(store, "a", 100).await;
+    let mut change = spend("a", &a, "e", 1);
+    let mut event = debit("a", "e", 1);
+    event.reference = Some("a\0b".into());
+    change.inserts = vec![Arc::new(applied(event, 2, 99))];
+    let refused = StoreError::Refused {
+        code: "22021".into(),
+        message: String::new(),
+    };
+    match store.commit(&plan(vec![change])).await.unwrap_err() {
+        StoreError::Refused { code, .. } => assert_eq!(code, "22021"),
+        other => panic!("{other:?} instead of {refused:?}"),
+    }
+}
+
+/// Whatever is cancelled, and wherever: nobody is ever given a connection that
+/// stands inside a transaction.
+#[tokio::test]
+async fn a_commit_given_up_half_way_leaves_no_transaction_behind() {
+    let books = On::Postgres.books().await;
+    let store = &*books.store;
+    for round in 0..40 {
+        let id = format!("a{round}");
+        // Opening is a transaction of several statements.
+        let batch = plan(vec![opening(&id, 1)]);
+        let patience = Duration::from_micros(100 * round);
+        let _ = tokio::time::timeout(patience, store.commit(&batch)).await;
+        let again = format!("b{round}");
+        open(store, &again, 1).await;
+        let mut other = connection(&books.database.url).await;
+        let there: bool =
+            sqlx::query_scalar("SELECT EXISTS (SELECT FROM account WHERE account_id = $1)")
+                .bind(&again)
+                .fetch_one(&mut other)
+                .await
+                .unwrap();
+        assert!(there, "what was answered with Ok is there, round {round}");
+    }
+    sound(store).await;
+}
+
+/// Counts the statements that sqlx sends from this thread.
+struct Statements(Arc<AtomicUsize>);
+
+impl Subscriber for Statements {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "sqlx::query"
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, _: &Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[tokio::test]
+async fn a_batch_costs_as_many_statements_as_one_event() {
+    let books = On::Postgres.books().await;
+    let store = &*books.store;
+    let ids: Vec<String> = (0..500).map(|n| format!("a{n}")).collect();
+    write(store, ids.iter().map(|id| opening(id, 1_000)).collect()).await;
+    let keys: Vec<_> = ids.iter().map(|id| key(id)).collect();
+    let counted = Arc::new(AtomicUsize::new(0));
+    let _guard = tracing::subscriber::set_default(Statements(counted.clone()));
+    for (round, size) in [1, 10, 500].into_iter().enumerate() {
+        let pages = store.load(&keys[..size]).await.unwrap();
+        assert_eq!(counted.swap(0, Ordering::Relaxed), 1, "load of {size}");
+        let accounts = pages.into_iter().map(|page| page.account.unwrap());
+        let changes = ids
+            .iter()
+            .zip(accounts)
+            .enumerate()
+            .map(|(n, (id, account))| {
+                let event_id = format!("{round}-{n}");
+                match n % 3 {
+                    0 => spend(id, &account, &event_id, 1),
+                    1 => refusal(id, &account, &event_id),
+                    _ => parking(id, &account, &event_id),
+                }
+            });
+        let changes: Vec<AccountChange> = changes.collect();
+        counted.store(0, Ordering::Relaxed);
+        write(store, changes).await;
+        assert_eq!(counted.swap(0, Ordering::Relaxed), 1, "commit of {size}");
+        // The parked ones would be a second statement of the next load.
+        books
+            .sql("DELETE FROM event WHERE status = 'parked'")
+            .await
+            .unwrap();
+        counted.store(0, Ordering::Relaxed);
+    }
+}
+
+fn refusal(id: &str, account: &onceledger::domain::Account, event_id: &str) -> AccountChange {
+    let record = rejected(
+        debit(id, event_id, 9_999),
+        Reason::InsufficientFunds,
+        account.found(),
+    );
+    AccountChange {
+        inserts: vec![Arc::new(record)],
+        ..change(id, Proof::Unchanged(account.clone()))
+    }
+}
+
+fn parking(id: &str, account: &onceledger::domain::Account, event_id: &str) -> AccountChange {
+    let waits = parked(
+        event(id, event_id, Kind::Debit, 1, Some(99)),
+        Reason::VersionGap,
+    );
+    AccountChange {
+        inserts: vec![Arc::new(waits)],
+        ..step(id, account, &revised(account))
+    }
+}
+
+/// The statement is prepared once; after a few executions the server may use one
+/// plan for arrays of any length. That plan must not be a nested loop over the
+/// batch, nor read all accounts.
+#[tokio::test]
+async fn the_plan_for_any_batch_joins_by_hash_and_finds_accounts_by_index() {
+    let books = On::Postgres.books().await;
+    let store = &*books.store;
+    let ids: Vec<String> = (0..2_000).map(|n| format!("a{n}")).collect();
+    write(store, ids.iter().map(|id| opening(id, 1_000)).collect()).await;
+    for analyzed in [false, true] {
+        if analyzed {
+            books.sql("ANALYZE").await.unwrap();
+        }
+        let plan = generic_plan(&books.database.url).await;
+        assert!(plan.contains("Hash Cond: (e.account = h.id)"), "{plan}");
+        assert!(
+            !plan.contains("Nested Loop\n        ->  CTE Scan"),
+            "{plan}"
+        );
+    }
+}
+
+async fn generic_plan(url: &str) -> String {
+    let mut connection = connection(url).await;
+    let parameters = [
+        &["bigint[]"; 4][..],
+        &["boolean[]"],
+        &["bigint[]"; 16],
+        &["bytea[]", "boolean[]"],
+        &["text[]"; 10],
+        &["bigint[]", "bytea[]"],
+        &["text[]"; 4],
+        &["bytea[]"],
+    ]
+    .concat();
+    let statement = format!("PREPARE post ({}) AS {}", parameters.join(","), store::POST);
+    let nulls = vec!["NULL"; parameters.len()].join(",");
+    for sql in [
+        statement,
+        "SET plan_cache_mode = force_generic_plan".to_owned(),
+    ] {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(&mut connection)
+            .await
+            .unwrap();
+    }
+    let explain = format!("EXPLAIN EXECUTE post ({nulls})");
+    let rows = sqlx::raw_sql(sqlx::AssertSqlSafe(explain))
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    rows.iter()
+        .map(|row| row.get::<String, _>(0))
+        .collect::<Vec<_>>()
+        .join("\n")
+}

@@ -13,14 +13,14 @@ use onceledger::{
 };
 
 /// The moment of every plan that names no other.
-pub const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
+pub(super) const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
-pub fn key(id: &str) -> AccountKey {
+pub(super) fn key(id: &str) -> AccountKey {
     AccountKey::new("default", id)
 }
 
 /// An open account at version 1.
-pub fn account(balance: i64) -> Account {
+pub(super) fn account(balance: i64) -> Account {
     Account {
         currency: Currency::parse("EUR"),
         balance,
@@ -31,7 +31,13 @@ pub fn account(balance: i64) -> Account {
     }
 }
 
-pub fn event(account: &str, id: &str, kind: Kind, amount: i64, expected: Option<i64>) -> Event {
+pub(super) fn event(
+    account: &str,
+    id: &str,
+    kind: Kind,
+    amount: i64,
+    expected: Option<i64>,
+) -> Event {
     Event {
         identity: Identity::new("default", "orders", id),
         derived: false,
@@ -48,12 +54,12 @@ pub fn event(account: &str, id: &str, kind: Kind, amount: i64, expected: Option<
     }
 }
 
-pub fn debit(account: &str, id: &str, amount: i64) -> Event {
+pub(super) fn debit(account: &str, id: &str, amount: i64) -> Event {
     event(account, id, Kind::Debit, amount, None)
 }
 
 /// The record of an event that took effect.
-pub fn applied(event: Event, version: i64, balance_after: i64) -> Record {
+pub(super) fn applied(event: Event, version: i64, balance_after: i64) -> Record {
     Record {
         status: Status::Applied,
         version: Some(version),
@@ -65,7 +71,7 @@ pub fn applied(event: Event, version: i64, balance_after: i64) -> Record {
 }
 
 /// The record of an event that waits.
-pub fn parked(event: Event, reason: Reason) -> Record {
+pub(super) fn parked(event: Event, reason: Reason) -> Record {
     Record {
         status: Status::Parked,
         reason: Some(reason),
@@ -74,7 +80,7 @@ pub fn parked(event: Event, reason: Reason) -> Record {
 }
 
 /// The record of an event that was refused.
-pub fn rejected(event: Event, reason: Reason, found: Found) -> Record {
+pub(super) fn rejected(event: Event, reason: Reason, found: Found) -> Record {
     Record {
         status: Status::Rejected,
         reason: Some(reason),
@@ -84,7 +90,7 @@ pub fn rejected(event: Event, reason: Reason, found: Found) -> Record {
     }
 }
 
-pub fn raw(body: &str) -> Raw {
+pub(super) fn raw(body: &str) -> Raw {
     Raw {
         queue: "q".into(),
         body: body.into(),
@@ -93,7 +99,7 @@ pub fn raw(body: &str) -> Raw {
     }
 }
 
-pub fn letter(reason: Reason, body: &str) -> Letter {
+pub(super) fn letter(reason: Reason, body: &str) -> Letter {
     Letter {
         tenant: "default".into(),
         reason,
@@ -107,7 +113,7 @@ pub fn letter(reason: Reason, body: &str) -> Letter {
 }
 
 /// A change of one account that writes nothing yet.
-pub fn change(id: &str, proof: Proof) -> AccountChange {
+pub(super) fn change(id: &str, proof: Proof) -> AccountChange {
     AccountChange {
         key: key(id),
         proof,
@@ -120,7 +126,7 @@ pub fn change(id: &str, proof: Proof) -> AccountChange {
 }
 
 /// A change in which an account becomes another.
-pub fn step(id: &str, before: &Account, after: &Account) -> AccountChange {
+pub(super) fn step(id: &str, before: &Account, after: &Account) -> AccountChange {
     AccountChange {
         after: Some(after.clone()),
         ..change(id, Proof::Update(before.clone()))
@@ -128,7 +134,7 @@ pub fn step(id: &str, before: &Account, after: &Account) -> AccountChange {
 }
 
 /// A change in which a known account takes one debit.
-pub fn spend(id: &str, before: &Account, event_id: &str, amount: i64) -> AccountChange {
+pub(super) fn spend(id: &str, before: &Account, event_id: &str, amount: i64) -> AccountChange {
     let after = moved(before, -amount);
     let record = applied(debit(id, event_id, amount), after.version, after.balance);
     AccountChange {
@@ -138,7 +144,7 @@ pub fn spend(id: &str, before: &Account, event_id: &str, amount: i64) -> Account
 }
 
 /// The account one entry later.
-pub fn moved(before: &Account, by: i64) -> Account {
+pub(super) fn moved(before: &Account, by: i64) -> Account {
     Account {
         version: before.version + 1,
         balance: before.balance + by,
@@ -147,7 +153,7 @@ pub fn moved(before: &Account, by: i64) -> Account {
 }
 
 /// The account after something that is no entry.
-pub fn revised(before: &Account) -> Account {
+pub(super) fn revised(before: &Account) -> Account {
     Account {
         revision: before.revision + 1,
         ..before.clone()
@@ -155,7 +161,7 @@ pub fn revised(before: &Account) -> Account {
 }
 
 /// A change in which a new account appears.
-pub fn opening(id: &str, balance: i64) -> AccountChange {
+pub(super) fn opening(id: &str, balance: i64) -> AccountChange {
     let event = Event {
         identity: Identity::new("default", SOURCE_OPENING, id),
         ..event(id, id, Kind::Opening, balance, None)
@@ -168,7 +174,7 @@ pub fn opening(id: &str, balance: i64) -> AccountChange {
 }
 
 /// A change of status.
-pub fn update(before: &Record, after: Record) -> RecordUpdate {
+pub(super) fn update(before: &Record, after: Record) -> RecordUpdate {
     RecordUpdate {
         status_before: before.status,
         decision_before: before.decision,
@@ -176,41 +182,41 @@ pub fn update(before: &Record, after: Record) -> RecordUpdate {
     }
 }
 
-pub fn plan(accounts: Vec<AccountChange>) -> Plan {
+pub(super) fn plan(accounts: Vec<AccountChange>) -> Plan {
     Plan { accounts, at: NOW }
 }
 
 /// Commits a plan in which nothing is stale.
-pub async fn write(store: &dyn Store, accounts: Vec<AccountChange>) -> Committed {
+pub(super) async fn write(store: &dyn Store, accounts: Vec<AccountChange>) -> Committed {
     let committed = store.commit(&plan(accounts)).await.unwrap();
     assert_eq!(committed.stale, Vec::<usize>::new());
     committed
 }
 
 /// Opens an account and reads it back.
-pub async fn open(store: &dyn Store, id: &str, balance: i64) -> Account {
+pub(super) async fn open(store: &dyn Store, id: &str, balance: i64) -> Account {
     write(store, vec![opening(id, balance)]).await;
     page(store, id).await.account.unwrap()
 }
 
-pub async fn page(store: &dyn Store, id: &str) -> Page {
+pub(super) async fn page(store: &dyn Store, id: &str) -> Page {
     store.load(&[key(id)]).await.unwrap().remove(0)
 }
 
 /// Version and balance as they stand.
-pub async fn state(store: &dyn Store, id: &str) -> (i64, i64) {
+pub(super) async fn state(store: &dyn Store, id: &str) -> (i64, i64) {
     let account = page(store, id).await.account.unwrap();
     (account.version, account.balance)
 }
 
 /// One record by its identity.
-pub async fn known(store: &dyn Store, event: &Event) -> Option<Record> {
+pub(super) async fn known(store: &dyn Store, event: &Event) -> Option<Record> {
     let mut records = store.lookup(&[event.identity.key()]).await.unwrap();
     records.pop()
 }
 
 /// Nothing breaks an invariant.
-pub async fn sound(store: &dyn Store) {
+pub(super) async fn sound(store: &dyn Store) {
     let verified = store.verify().await.unwrap();
     assert_eq!(verified.offences, Vec::new());
 }

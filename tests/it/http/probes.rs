@@ -1,0 +1,87 @@
+//! What the service says of itself.
+
+use onceledger::http::BrokerState;
+use serde_json::json;
+
+use crate::support::app::{On, TestApp};
+
+#[tokio::test]
+async fn ready_means_that_nothing_is_away() {
+    let app = TestApp::on(On::Sqlite).await;
+    let set = |database, broker, consumed| {
+        let mut readiness = app.readiness.lock().unwrap();
+        (readiness.database, readiness.broker) = (database, broker);
+        readiness.queues.insert("q".to_owned(), consumed);
+    };
+    let ready = app.get("/readyz").await.is(200);
+    assert_eq!(
+        ready.body,
+        json!({"status": "ready", "away": [], "database": "up", "broker": "not_configured", "queues": {}})
+    );
+    set(true, BrokerState::Blocked, true);
+    app.get("/readyz")
+        .await
+        .is(200)
+        .has(json!({"status": "ready", "broker": "blocked", "queues": {"q": "up"}}));
+    set(true, BrokerState::Down, false);
+    app.get("/readyz")
+        .await
+        .is(503)
+        .has(json!({"status": "unavailable", "away": ["broker", "queue q"]}));
+    let only = app.get("/readyz?only=database").await.is(200);
+    assert_eq!(
+        only.body,
+        json!({"status": "ready", "away": [], "database": "up"})
+    );
+    set(false, BrokerState::Up, true);
+    app.get("/readyz")
+        .await
+        .is(503)
+        .has(json!({"away": ["database"], "database": "down"}));
+    app.get("/readyz?only=database").await.is(503);
+    app.get("/readyz?only=broker")
+        .await
+        .is_problem(422, "invalid_request");
+    app.get("/livez")
+        .await
+        .is(200)
+        .has(json!({"status": "alive"}));
+}
+
+#[tokio::test]
+async fn figures_and_descriptions_are_there() {
+    let app = TestApp::on(On::Sqlite).await;
+    app.open("a").await;
+    app.post(
+        "/v1/events",
+        json!({"event_id": "e", "account_id": "a", "amount": 1}),
+    )
+    .await
+    .is(200);
+    let metrics = app.get("/metrics").await.is(200);
+    assert_eq!(
+        metrics.header("content-type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    let text = metrics.body.as_str().unwrap();
+    assert!(
+        text.contains(r#"onceledger_events_total{outcome="applied",reason=""} 1"#),
+        "{text}"
+    );
+    assert!(text.ends_with("# EOF\n"));
+    app.get("/")
+        .await
+        .is(200)
+        .has(json!({"name": "onceledger"}));
+    app.get("/openapi.json")
+        .await
+        .is(200)
+        .has(json!({"openapi": "3.1.0"}));
+}
+
+#[tokio::test]
+async fn it_stops_when_told_and_answers_what_is_in_hand() {
+    let app = TestApp::on(On::Sqlite).await;
+    app.open("a").await;
+    assert!(app.stop().await, "the service did not stop in time");
+}
