@@ -68,7 +68,7 @@ pub(super) enum Report {
     /// It is recorded.
     Done(Tag),
     /// It is not.
-    Again(Task, Failure),
+    Again(Box<Task>, Failure),
 }
 
 /// The database did not answer as it should.

@@ -97,14 +97,12 @@ impl Session<'_> {
                 Ok(_) | Err(Failure::Refused { .. }) => Report::Done(tag),
                 Err(failure) => {
                     let errand = Errand::Submit(kept);
-                    Report::Again(
-                        Task {
-                            tag,
-                            errand,
-                            attempts,
-                        },
-                        failure,
-                    )
+                    let task = Task {
+                        tag,
+                        errand,
+                        attempts,
+                    };
+                    Report::Again(Box::new(task), failure)
                 }
             };
             // A consumer that is gone acknowledges nothing any more.

@@ -32,7 +32,8 @@ impl Session<'_> {
 
     pub(super) fn hear(&mut self, report: Report, now: Instant) {
         let tag = match &report {
-            Report::Done(tag) | Report::Again(Task { tag, .. }, _) => *tag,
+            Report::Done(tag) => *tag,
+            Report::Again(task, _) => task.tag,
         };
         // An answer to a former channel's delivery: the broker has handed the
         // message out again, and its copy is known by its identity.
@@ -52,7 +53,7 @@ impl Session<'_> {
                     // The process outlived it, which is all that a slow start asks.
                     _ => self.consumer.appetite.survived(1),
                 }
-                self.held.put(task, now);
+                self.held.put(*task, now);
             }
         }
     }

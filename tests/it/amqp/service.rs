@@ -51,8 +51,6 @@ impl Service {
         queue: &str,
         set: impl FnOnce(&mut Config),
     ) -> Self {
-        let _ = tracing_subscriber::fmt()
-            .with_env_filter(tracing_subscriber::EnvFilter::new("info,lapin=info"))
         let database = databases::sqlite().await;
         let store = store::open(&database.url, &StoreOptions::default())
             .await
