@@ -29,7 +29,10 @@ impl Migrate {
         let config = prepare(&self.flags.0, Purpose::Look)?.config;
         let store = books::open(&config, Schema::Migrate).await?;
         store.close().await;
-        print(&format!("the schema of {} is up to date\n", config.database_url))?;
+        print(&format!(
+            "the schema of {} is up to date\n",
+            config.database_url
+        ))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -249,7 +249,11 @@ impl Apply {
         print(&format!(
             "{} events from {} in {:.1} s\n{}",
             report.summary.total(),
-            if self.file == "-" { "standard input" } else { &self.file },
+            if self.file == "-" {
+                "standard input"
+            } else {
+                &self.file
+            },
             took.as_secs_f64(),
             report.summary
         ))

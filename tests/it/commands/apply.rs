@@ -56,7 +56,10 @@ async fn each_line_has_its_outcome_and_a_bad_one_becomes_a_dead_letter() {
     for database in [databases::sqlite().await, databases::postgres().await] {
         let folder = tempfile::tempdir().unwrap();
         let store = with_account(&database, 1_000).await;
-        let long = format!("{{\"event_id\":\"long\",\"reference\":\"{}\"}}", "x".repeat(200_000));
+        let long = format!(
+            "{{\"event_id\":\"long\",\"reference\":\"{}\"}}",
+            "x".repeat(200_000)
+        );
         write(
             folder.path(),
             &format!(
@@ -87,7 +90,10 @@ async fn each_line_has_its_outcome_and_a_bad_one_becomes_a_dead_letter() {
             "dead 1 undecodable",
         ];
         assert_eq!(summary, expected, "{ended:?}");
-        assert!(ended.out.starts_with("6 events from events.ndjson in "), "{ended:?}");
+        assert!(
+            ended.out.starts_with("6 events from events.ndjson in "),
+            "{ended:?}"
+        );
         assert!(ended.err.contains("line 4: undecodable: "), "{ended:?}");
         assert!(ended.err.contains("line 6: invalid: "), "{ended:?}");
 
@@ -96,12 +102,25 @@ async fn each_line_has_its_outcome_and_a_bad_one_becomes_a_dead_letter() {
             ..LetterFilter::default()
         };
         let letters = store.letters("default", &filter, None, 10).await.unwrap();
-        let mut headers: Vec<String> = letters.iter().map(|l| l.letter.raw.headers.to_string()).collect();
+        let mut headers: Vec<String> = letters
+            .iter()
+            .map(|l| l.letter.raw.headers.to_string())
+            .collect();
         headers.sort();
-        assert!(headers[0].contains("\"file\":\"events.ndjson\"") && headers[0].contains("\"line\":4"), "{headers:?}");
-        assert!(headers[1].contains("\"line\":6") && headers[1].contains("line_bytes"), "{headers:?}");
-        assert!(letters.iter().all(|l| l.body_bytes <= 65_537), "a long line is not kept whole");
-        let identity = |source: &str, id: &str| onceledger::domain::Identity::new("default", source, id);
+        assert!(
+            headers[0].contains("\"file\":\"events.ndjson\"") && headers[0].contains("\"line\":4"),
+            "{headers:?}"
+        );
+        assert!(
+            headers[1].contains("\"line\":6") && headers[1].contains("line_bytes"),
+            "{headers:?}"
+        );
+        assert!(
+            letters.iter().all(|l| l.body_bytes <= 65_537),
+            "a long line is not kept whole"
+        );
+        let identity =
+            |source: &str, id: &str| onceledger::domain::Identity::new("default", source, id);
         assert!(store.event(&identity("cli", "a")).await.unwrap().is_some());
         assert!(store.event(&identity("till", "c")).await.unwrap().is_some());
 
@@ -112,7 +131,15 @@ async fn each_line_has_its_outcome_and_a_bad_one_becomes_a_dead_letter() {
         assert!(again.out.contains("duplicate           2"), "{again:?}");
         let after = store.account(&account()).await.unwrap().unwrap();
         assert_eq!((after.balance, after.version), (900, 2));
-        assert_eq!(run(folder.path(), &["verify", "--database-url", &database.url], &[]).code, Some(0));
+        assert_eq!(
+            run(
+                folder.path(),
+                &["verify", "--database-url", &database.url],
+                &[]
+            )
+            .code,
+            Some(0)
+        );
     }
 }
 
@@ -128,11 +155,24 @@ async fn events_of_an_account_keep_the_order_of_the_file() {
             format!("{{\"event_id\":\"e{n}\",\"account_id\":1,\"amount\":7,\"type\":\"{kind}\"}}\n")
         })
         .collect();
-    let args = ["apply", "--strict", "--database-url", &database.url, "--batch-max", "64"];
+    let args = [
+        "apply",
+        "--strict",
+        "--database-url",
+        &database.url,
+        "--batch-max",
+        "64",
+    ];
     let ended = run_with_input(folder.path(), &args, &[], text.as_bytes());
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let history = store.history(&account(), None, Direction::Descending, 1).await.unwrap();
-    assert_eq!((history[0].version, history[0].balance_after), (Some(2_001), Some(0)));
+    let history = store
+        .history(&account(), None, Direction::Descending, 1)
+        .await
+        .unwrap();
+    assert_eq!(
+        (history[0].version, history[0].balance_after),
+        (Some(2_001), Some(0))
+    );
 }
 
 #[tokio::test]
@@ -141,20 +181,33 @@ async fn a_database_that_is_locked_in_the_middle_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let database = databases::postgres().await;
     let _store = with_account(&database, 1_000).await;
-    write(folder.path(), "{\"event_id\":\"a\",\"account_id\":1,\"amount\":100}\n");
+    write(
+        folder.path(),
+        "{\"event_id\":\"a\",\"account_id\":1,\"amount\":100}\n",
+    );
     let mut holder = sqlx::PgConnection::connect(&database.url).await.unwrap();
     let mut held = holder.begin().await.unwrap();
-    sqlx::raw_sql("SELECT 1 FROM account FOR UPDATE").execute(&mut *held).await.unwrap();
-    let mut child = command(folder.path(), &["apply", "events.ndjson", "--strict"], &[("DATABASE_URL", &database.url)])
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
+    sqlx::raw_sql("SELECT 1 FROM account FOR UPDATE")
+        .execute(&mut *held)
+        .await
         .unwrap();
+    let mut child = command(
+        folder.path(),
+        &["apply", "events.ndjson", "--strict"],
+        &[("DATABASE_URL", &database.url)],
+    )
+    .stdout(std::process::Stdio::null())
+    .stderr(std::process::Stdio::null())
+    .spawn()
+    .unwrap();
     // Longer than a lock is waited for, so that it has to try again.
     tokio::time::sleep(Duration::from_millis(5_000)).await;
     assert!(child.try_wait().unwrap().is_none(), "it waits");
     held.rollback().await.unwrap();
-    let status = tokio::task::spawn_blocking(move || child.wait()).await.unwrap().unwrap();
+    let status = tokio::task::spawn_blocking(move || child.wait())
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(status.code(), Some(0));
 }
 
@@ -163,7 +216,10 @@ async fn what_can_not_be_read_exits_with_2_and_a_missing_database_with_1() {
     let folder = tempfile::tempdir().unwrap();
     let missing = run(folder.path(), &["apply", "none.ndjson"], &[]);
     assert_eq!(missing.code, Some(2));
-    assert!(missing.err.contains("none.ndjson can't be read"), "{missing:?}");
+    assert!(
+        missing.err.contains("none.ndjson can't be read"),
+        "{missing:?}"
+    );
     assert_eq!(run(folder.path(), &["apply", "."], &[]).code, Some(2));
     let outcomes = [("ONCELEDGER_OUTCOMES_EXCHANGE", "x")];
     let refused = run(folder.path(), &["apply"], &outcomes);

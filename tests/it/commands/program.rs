@@ -101,12 +101,20 @@ impl Service {
     pub fn logged(&mut self, text: &str) -> String {
         let end = Instant::now() + LIMIT;
         loop {
-            let found = self.log().lines().find(|line| line.contains(text)).map(str::to_owned);
+            let found = self
+                .log()
+                .lines()
+                .find(|line| line.contains(text))
+                .map(str::to_owned);
             if let Some(line) = found {
                 return line;
             }
             let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none(), "ended ({ended:?}) without {text:?}: {}", self.log());
+            assert!(
+                ended.is_none(),
+                "ended ({ended:?}) without {text:?}: {}",
+                self.log()
+            );
             assert!(Instant::now() < end, "never said {text:?}: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -64,7 +64,11 @@ async fn it_starts_while_postgres_is_away_and_says_so() {
     service.signal("TERM");
     assert_eq!(service.ended(), Some(0), "{}", service.log());
     let log = service.log();
-    assert_eq!(log.matches("trying on").count(), 1, "one line a change: {log}");
+    assert_eq!(
+        log.matches("trying on").count(),
+        1,
+        "one line a change: {log}"
+    );
     assert!(!log.contains("geheim"), "{log}");
 }
 
@@ -90,10 +94,20 @@ async fn no_migrate_on_an_empty_database_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let postgres = databases::empty_postgres().await;
     for url in [postgres.url.as_str(), "sqlite://missing.db"] {
-        let args = ["serve", "--http-addr", "127.0.0.1:0", "--no-migrate", "--database-url", url];
+        let args = [
+            "serve",
+            "--http-addr",
+            "127.0.0.1:0",
+            "--no-migrate",
+            "--database-url",
+            url,
+        ];
         let ended = run(folder.path(), &args, &[]);
         assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.err.contains("error: ") && ended.err.contains("`onceledger migrate`"), "{ended:?}");
+        assert!(
+            ended.err.contains("error: ") && ended.err.contains("`onceledger migrate`"),
+            "{ended:?}"
+        );
     }
     assert!(!folder.path().join("missing.db").exists());
     let migrate = ["migrate", "--database-url", &postgres.url];
@@ -101,7 +115,11 @@ async fn no_migrate_on_an_empty_database_says_what_to_do() {
         let ended = run(folder.path(), &migrate, &[]);
         assert_eq!(ended.code, Some(0), "{ended:?}");
     }
-    let service = Service::start(folder.path(), &["--no-migrate", "--database-url", &postgres.url], &[]);
+    let service = Service::start(
+        folder.path(),
+        &["--no-migrate", "--database-url", &postgres.url],
+        &[],
+    );
     service.answers("/readyz", 200).await;
 }
 
@@ -112,7 +130,12 @@ async fn an_address_in_use_ends_it_at_once() {
     let address = taken.local_addr().unwrap().to_string();
     let ended = run(folder.path(), &["serve", "--http-addr", &address], &[]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.err.contains(&format!("HTTP can't be served on {address}")), "{ended:?}");
+    assert!(
+        ended
+            .err
+            .contains(&format!("HTTP can't be served on {address}")),
+        "{ended:?}"
+    );
 }
 
 #[tokio::test]

@@ -14,7 +14,9 @@ async fn books_that_agree_exit_with_0_and_others_name_the_account_and_exit_with_
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.out, "0 accounts and 0 entries looked at\nall agree\n");
 
-    let mut connection = sqlx::SqliteConnection::connect(&database.url).await.unwrap();
+    let mut connection = sqlx::SqliteConnection::connect(&database.url)
+        .await
+        .unwrap();
     sqlx::raw_sql(
         "INSERT INTO account (tenant, account_id, currency, balance, version, opened_at, updated_at)
          VALUES ('default', 'forged', 'EUR', 5, 1, 0, 0)",
@@ -41,6 +43,9 @@ fn a_missing_file_is_not_made() {
 fn settings_of_the_service_do_not_keep_it_from_looking() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(run(folder.path(), &["migrate"], &[]).code, Some(0));
-    let env = [("ONCELEDGER_HTTP_ADDR", "0.0.0.0:8080"), ("ONCELEDGER_API_KEYS_FILE", "keys.toml")];
+    let env = [
+        ("ONCELEDGER_HTTP_ADDR", "0.0.0.0:8080"),
+        ("ONCELEDGER_API_KEYS_FILE", "keys.toml"),
+    ];
     assert_eq!(run(folder.path(), &["verify"], &env).code, Some(0));
 }
