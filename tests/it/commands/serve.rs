@@ -28,7 +28,8 @@ async fn it_makes_its_file_serves_and_ends_with_0_on_sigterm_and_sigint() {
         assert!(folder.path().join("onceledger.db").exists());
         let account = json!({"id": "1", "currency": "EUR", "opening_balance": 1000});
         assert_eq!(service.post("/v1/accounts", &account).await.0, 201);
-        let health = ["healthcheck", "--http-addr", &service.address];
+        let address = service.address.clone();
+        let health = ["healthcheck", "--http-addr", &address];
         assert_eq!(run(folder.path(), &health, &[]).code, Some(0));
         let told = Instant::now();
         service.signal(signal);
@@ -54,7 +55,8 @@ async fn it_starts_while_postgres_is_away_and_says_so() {
     let (status, body) = service.get("/v1/accounts/1").await;
     assert_eq!(status, 503);
     assert!(body.contains("database_unavailable"), "{body}");
-    let health = ["healthcheck", "--http-addr", &service.address];
+    let address = service.address.clone();
+        let health = ["healthcheck", "--http-addr", &address];
     let unready = run(folder.path(), &health, &[]);
     assert_eq!(unready.code, Some(1));
     assert!(unready.err.contains("answers 503"), "{unready:?}");
