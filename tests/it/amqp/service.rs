@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use onceledger::{
     amqp::{self, QueueState, Status, Workshop},
     clock::Clock,
-    config::{Config, QueueConfig},
+    config::{Config, LogFormat, QueueConfig, SecretUrl},
     copies::Copies,
     domain::{AccountKey, Ask, Currency, Opening, Work},
     lane::{Gathering, Lanes},
@@ -222,8 +222,8 @@ pub(super) async fn until(what: &str, limit: Duration, condition: impl AsyncFn()
 
 fn config(prefix: &str, url: &str, queue: &str) -> Config {
     Config {
-        database_url: String::new(),
-        amqp_url: Some(url.to_owned()),
+        database_url: SecretUrl::new(""),
+        amqp_url: Some(SecretUrl::new(url)),
         http_addr: ([127, 0, 0, 1], 0).into(),
         insecure: false,
         amqp_prefix: prefix.to_owned(),
@@ -246,5 +246,7 @@ fn config(prefix: &str, url: &str, queue: &str) -> Config {
         event_bytes_max: 65_536,
         body_bytes_max: 16_777_216,
         migrate: true,
+        log: String::new(),
+        log_format: LogFormat::Text,
     }
 }
