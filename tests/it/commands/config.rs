@@ -215,7 +215,7 @@ fn a_wrong_setting_is_named_with_what_was_given_and_what_is_allowed() {
         ("ONCELEDGER_INSECURE", "yes", "true or false is allowed"),
         (
             "ONCELEDGER_LOG",
-            "loud",
+            "onceledger=loud",
             "a level (error, warn, info, debug, trace)",
         ),
         ("ONCELEDGER_LOG_FORMAT", "xml", "text or json is allowed"),

@@ -37,7 +37,12 @@ pub(super) fn run(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Ended {
 }
 
 /// Runs to the end with an input.
-pub(super) fn run_with_input(folder: &Path, args: &[&str], env: &[(&str, &str)], input: &[u8]) -> Ended {
+pub(super) fn run_with_input(
+    folder: &Path,
+    args: &[&str],
+    env: &[(&str, &str)],
+    input: &[u8],
+) -> Ended {
     let mut child = command(folder, args, env)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -56,7 +56,7 @@ async fn it_starts_while_postgres_is_away_and_says_so() {
     assert_eq!(status, 503);
     assert!(body.contains("database_unavailable"), "{body}");
     let address = service.address.clone();
-        let health = ["healthcheck", "--http-addr", &address];
+    let health = ["healthcheck", "--http-addr", &address];
     let unready = run(folder.path(), &health, &[]);
     assert_eq!(unready.code, Some(1));
     assert!(unready.err.contains("answers 503"), "{unready:?}");

@@ -18,8 +18,9 @@ async fn books_that_agree_exit_with_0_and_others_name_the_account_and_exit_with_
         .await
         .unwrap();
     sqlx::raw_sql(
-        "INSERT INTO account (tenant, account_id, currency, balance, version, opened_at, updated_at)
-         VALUES ('default', 'forged', 'EUR', 5, 1, 0, 0)",
+        "INSERT INTO account (tenant, account_id, currency, status, balance, version, revision,
+             settings_revision, opened_at, updated_at)
+         VALUES ('default', 'forged', 'EUR', 'open', 5, 1, 0, 0, 0, 0)",
     )
     .execute(&mut connection)
     .await
