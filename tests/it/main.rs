@@ -2,13 +2,11 @@
 #![cfg(test)]
 
 mod amqp;
+mod commands;
 mod core;
 mod http;
 mod scripted;
-<<<<<<< HEAD
 mod sqlite;
-=======
->>>>>>> store
 mod store;
 mod support;
 mod tidy;

@@ -223,14 +223,19 @@ async fn applied_at_never_goes_back_when_the_clock_does() {
 async fn unversioned_ones_follow_the_whole_chain_also_behind_the_first_window() {
     let mut desk = Desk::new();
     let many = RELEASE_MAX as i64 + 5;
-    let mut works: Vec<Work> =
-        (1..=many).map(|v| event(0, format!("v{v}"), Kind::Debit, 1, Some(v))).collect();
+    let mut works: Vec<Work> = (1..=many)
+        .map(|v| event(0, format!("v{v}"), Kind::Debit, 1, Some(v)))
+        .collect();
     works.extend((0..3).map(|n| event(0, format!("u{n}"), Kind::Debit, 1, None)));
     for batch in works.chunks(300) {
         desk.ledger.settle(batch).await;
     }
     desk.ask(open(0, 1_000_000)).await;
-    desk.ask(Work { account: key(0), ask: Ask::Release }).await;
+    desk.ask(Work {
+        account: key(0),
+        ask: Ask::Release,
+    })
+    .await;
     assert_eq!(desk.count(Status::Applied) as i64, many + 3 + 1);
     assert_eq!(desk.model.state().accounts[&key(0)].version, many + 3 + 1);
 }
@@ -248,7 +253,9 @@ async fn an_identity_decided_on_another_account_of_the_batch_is_answered_after_i
     ];
     let answers = desk.ledger.settle(&works).await;
     assert!(answers[0].is_err());
-    let Ok(Answer::Event(told)) = &answers[1] else { panic!("{answers:?}") };
+    let Ok(Answer::Event(told)) = &answers[1] else {
+        panic!("{answers:?}")
+    };
     assert_eq!(told.verdict, Verdict::Applied);
     // And where the first stands, the second is a reused id.
     let works = [
@@ -256,6 +263,8 @@ async fn an_identity_decided_on_another_account_of_the_batch_is_answered_after_i
         event(1, "y".into(), Kind::Debit, 1, None),
     ];
     let answers = desk.ledger.settle(&works).await;
-    let Ok(Answer::Event(told)) = &answers[1] else { panic!("{answers:?}") };
+    let Ok(Answer::Event(told)) = &answers[1] else {
+        panic!("{answers:?}")
+    };
     assert_eq!(told.verdict, Verdict::Rejected(Reason::EventIdReused));
 }
