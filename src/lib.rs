@@ -19,5 +19,6 @@ pub mod http;
 pub mod lane;
 pub mod ledger;
 pub mod store;
+pub mod sweeper;
 pub mod tasks;
 pub mod telemetry;

@@ -1,4 +1,6 @@
-//! What the service tells about itself: metrics here, logs by `tracing`.
+//! What the service tells about itself: metrics here, logs in [`logs`].
+
+pub mod logs;
 
 use std::sync::Arc;
 

@@ -152,6 +152,9 @@ impl Book {
         if desk.sheet.unfinished {
             return (None, false);
         }
+        if desk.stands_elsewhere(work) {
+            return (None, false);
+        }
         match &work.ask {
             Ask::Submit(submission) => {
                 let (told, copy) = desk.submit(submission);
@@ -317,7 +320,7 @@ impl Sheet {
                 .waiting
                 .iter()
                 .filter_map(|waiter| lines.get(&waiter.key))
-                .map(|line| line.record.clone())
+                .map(|line| line.record.without_raw())
                 .collect(),
             more_versioned: self.more_versioned,
             more_unversioned: self.more_unversioned,

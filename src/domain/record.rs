@@ -126,6 +126,19 @@ impl Record {
                 .any(|form| form.agrees(content))
     }
 
+    /// The same without the message as it came: what is remembered between
+    /// batches must stay small, and the store has the message.
+    #[must_use]
+    pub fn without_raw(self: &Arc<Self>) -> Arc<Self> {
+        match self.raw {
+            None => self.clone(),
+            Some(_) => Arc::new(Self {
+                raw: None,
+                ..Self::clone(self)
+            }),
+        }
+    }
+
     /// Whether a derived identity is taken: no other content may have it.
     #[must_use]
     pub fn holds(&self) -> bool {

@@ -9,7 +9,7 @@ use super::{Line, Sheet, Waiter};
 use crate::domain::{
     Account, AccountKey, AccountStatus, Answer, Audit, Content, Event, EventKey, Judgement, Letter,
     OpenRefusal, Opening, Patch, PatchRefusal, Raw, Reason, Record, Status, Submission, Timestamp,
-    Told, Unmet, Verdict,
+    Told, Unmet, Verdict, Work,
 };
 
 /// One account's sheet, with the lines of every identity in the batch.
@@ -49,7 +49,7 @@ impl Desk<'_> {
                 }
             };
         }
-        if first.derived {
+        if first.derived && first.content.account_id == event.content.account_id {
             // A derived identity names a place, not an intent: who has the place
             // keeps it, and a place nobody has is free.
             let told = match (record.holds(), event.derived) {
@@ -71,23 +71,20 @@ impl Desk<'_> {
         )
     }
 
+    /// Whether the identity was decided in this batch on another account. What is
+    /// said here would hang on that account's proof; so it is said afterwards.
+    pub(super) fn stands_elsewhere(&self, work: &Work) -> bool {
+        let line = work.key().and_then(|key| self.lines.get(&key));
+        line.is_some_and(|line| {
+            line.changed && line.record.event.content.account_id != work.account.id
+        })
+    }
+
     /// Lets apply what is due, in version order, until nothing is or the
     /// transaction has released enough.
     pub(super) fn release(&mut self) {
         while let Some(version) = self.opened_version() {
-            let versioned = self.sheet.versioned();
-            let due = match self.sheet.waiting.front() {
-                Some(Waiter {
-                    expected: Some(expected),
-                    ..
-                }) if *expected <= version => Some(0),
-                _ if versioned < self.sheet.waiting.len() => Some(versioned),
-                _ => None,
-            };
-            let Some(place) = due else {
-                let unknown = versioned == 0 && self.sheet.more_versioned
-                    || versioned == self.sheet.waiting.len() && self.sheet.more_unversioned;
-                self.sheet.unfinished |= unknown;
+            let Some(place) = self.next_due(version) else {
                 return;
             };
             if self.sheet.budget == 0 {
@@ -101,10 +98,37 @@ impl Desk<'_> {
         }
     }
 
+    /// The place of the next one due: versioned ones first, and no unversioned
+    /// one as long as a versioned one might be due behind the loaded window.
+    fn next_due(&mut self, version: i64) -> Option<usize> {
+        let versioned = self.sheet.versioned();
+        match self
+            .sheet
+            .waiting
+            .front()
+            .and_then(|waiter| waiter.expected)
+        {
+            Some(expected) if expected <= version => return Some(0),
+            None if self.sheet.more_versioned => {
+                self.sheet.unfinished = true;
+                return None;
+            }
+            _ => {}
+        }
+        if versioned < self.sheet.waiting.len() {
+            return Some(versioned);
+        }
+        self.sheet.unfinished |= self.sheet.more_unversioned;
+        None
+    }
+
     /// Judges everything that waits by the account as it is now: after an
     /// opening what waited for the account may wait for a version, or be refused.
     pub(super) fn judge_waiting_anew(&mut self) {
-        if self.opened_version().is_none() {
+        // That nothing is due is an answer too: on a stale page it would be repeated
+        // for ever.
+        self.sheet.answered = true;
+        if self.opened_version().is_none() || self.sheet.unfinished {
             return;
         }
         let keys: Vec<EventKey> = self.sheet.waiting.iter().map(|waiter| waiter.key).collect();

@@ -85,3 +85,57 @@ impl Drop for Unit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        domain::{Letter, Raw, Reason, Timestamp},
+        store::{SqliteStore, Store as _, StoreError, StoreOptions},
+    };
+
+    fn letter(n: usize) -> Letter {
+        Letter {
+            tenant: "default".into(),
+            reason: Reason::Invalid,
+            detail: serde_json::json!({}),
+            source: None,
+            event_id: None,
+            account_id: None,
+            event: None,
+            raw: std::sync::Arc::new(Raw {
+                queue: "q".into(),
+                body: format!("{n:01000}").into_bytes(),
+                headers: "{}".into(),
+                marks: "".into(),
+            }),
+        }
+    }
+
+    #[tokio::test]
+    async fn after_a_full_disk_the_writer_is_as_good_as_new() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", folder.path().join("books.db").display());
+        let store = SqliteStore::connect_or_create(&url, &StoreOptions::default())
+            .await
+            .unwrap();
+        store.migrate().await.unwrap();
+        // SQLite's own limit answers as a full disk does.
+        let limit = async |pragma: &'static str| {
+            let done = sqlx::query(pragma).fetch_all(&store.writer).await;
+            done.unwrap();
+        };
+        limit("PRAGMA max_page_count = 1").await;
+        let letters: Vec<Letter> = (0..400).map(letter).collect();
+        let full = store.set_aside(&letters, Timestamp(1)).await;
+        assert!(matches!(full, Err(StoreError::Unwritable(_))), "{full:?}");
+        limit("PRAGMA max_page_count = 1000000").await;
+        for _ in 0..2 {
+            store.set_aside(&letters, Timestamp(1)).await.unwrap();
+        }
+        let seen: i64 = sqlx::query_scalar("SELECT sum(seen) FROM dead_letter")
+            .fetch_one(&store.reads)
+            .await
+            .unwrap();
+        assert_eq!(seen, 800);
+    }
+}

@@ -26,7 +26,7 @@ fn rich(id: &str) -> Event {
 
 #[rstest]
 #[tokio::test]
-async fn what_is_committed_is_read_back_as_it_was(#[values(On::Postgres)] on: On) {
+async fn what_is_committed_is_read_back_as_it_was(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     let before = open(store, "a", 100).await;
@@ -76,7 +76,7 @@ async fn what_is_committed_is_read_back_as_it_was(#[values(On::Postgres)] on: On
 
 #[rstest]
 #[tokio::test]
-async fn a_new_account_tells_the_row_it_got(#[values(On::Postgres)] on: On) {
+async fn a_new_account_tells_the_row_it_got(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     let plan = vec![
@@ -104,7 +104,7 @@ async fn a_new_account_tells_the_row_it_got(#[values(On::Postgres)] on: On) {
 #[case::balance(|a: &mut onceledger::domain::Account| a.balance += 1)]
 #[tokio::test]
 async fn a_stale_account_leaves_its_neighbours_alone(
-    #[values(On::Postgres)] on: On,
+    #[values(On::Postgres, On::Sqlite)] on: On,
     #[case] differs: fn(&mut onceledger::domain::Account),
 ) {
     let books = on.books().await;
@@ -129,7 +129,7 @@ async fn a_stale_account_leaves_its_neighbours_alone(
 
 #[rstest]
 #[tokio::test]
-async fn of_a_stale_account_nothing_at_all_is_written(#[values(On::Postgres)] on: On) {
+async fn of_a_stale_account_nothing_at_all_is_written(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     let a = open(store, "a", 100).await;
@@ -177,7 +177,9 @@ async fn of_a_stale_account_nothing_at_all_is_written(#[values(On::Postgres)] on
 
 #[rstest]
 #[tokio::test]
-async fn an_identity_that_is_there_already_rolls_everything_back(#[values(On::Postgres)] on: On) {
+async fn an_identity_that_is_there_already_rolls_everything_back(
+    #[values(On::Postgres, On::Sqlite)] on: On,
+) {
     let books = on.books().await;
     let store = &*books.store;
     let a = open(store, "a", 100).await;
@@ -205,7 +207,9 @@ async fn an_identity_that_is_there_already_rolls_everything_back(#[values(On::Po
 
 #[rstest]
 #[tokio::test]
-async fn a_second_entry_at_one_version_rolls_everything_back(#[values(On::Postgres)] on: On) {
+async fn a_second_entry_at_one_version_rolls_everything_back(
+    #[values(On::Postgres, On::Sqlite)] on: On,
+) {
     let books = on.books().await;
     let store = &*books.store;
     let a = open(store, "a", 100).await;
@@ -228,7 +232,7 @@ async fn a_second_entry_at_one_version_rolls_everything_back(#[values(On::Postgr
 #[case::decision(Status::Parked, 1)]
 #[tokio::test]
 async fn a_status_that_is_not_as_it_was_rolls_everything_back(
-    #[values(On::Postgres)] on: On,
+    #[values(On::Postgres, On::Sqlite)] on: On,
     #[case] status: Status,
     #[case] decision: i64,
 ) {
@@ -268,7 +272,9 @@ async fn a_status_that_is_not_as_it_was_rolls_everything_back(
 
 #[rstest]
 #[tokio::test]
-async fn a_change_of_status_replaces_what_was_judged_before(#[values(On::Postgres)] on: On) {
+async fn a_change_of_status_replaces_what_was_judged_before(
+    #[values(On::Postgres, On::Sqlite)] on: On,
+) {
     let books = on.books().await;
     let store = &*books.store;
     let a = open(store, "a", 100).await;
@@ -321,7 +327,7 @@ async fn a_change_of_status_replaces_what_was_judged_before(#[values(On::Postgre
 
 #[rstest]
 #[tokio::test]
-async fn settings_are_written_with_their_audit(#[values(On::Postgres)] on: On) {
+async fn settings_are_written_with_their_audit(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     let a = open(store, "a", 100).await;
@@ -343,7 +349,7 @@ async fn settings_are_written_with_their_audit(#[values(On::Postgres)] on: On) {
 
 #[rstest]
 #[tokio::test]
-async fn an_entry_can_be_neither_changed_nor_deleted(#[values(On::Postgres)] on: On) {
+async fn an_entry_can_be_neither_changed_nor_deleted(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     open(&*books.store, "a", 100).await;
     for statement in [
@@ -358,7 +364,7 @@ async fn an_entry_can_be_neither_changed_nor_deleted(#[values(On::Postgres)] on:
 
 #[rstest]
 #[tokio::test]
-async fn the_same_letter_is_one_letter_seen_more_often(#[values(On::Postgres)] on: On) {
+async fn the_same_letter_is_one_letter_seen_more_often(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     let same = letter(Reason::Invalid, "{1}");
@@ -400,7 +406,7 @@ async fn the_same_letter_is_one_letter_seen_more_often(#[values(On::Postgres)] o
 
 #[rstest]
 #[tokio::test]
-async fn copies_are_added_up(#[values(On::Postgres)] on: On) {
+async fn copies_are_added_up(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     let a = open(store, "a", 100).await;
@@ -418,7 +424,9 @@ async fn copies_are_added_up(#[values(On::Postgres)] on: On) {
 
 #[rstest]
 #[tokio::test]
-async fn what_the_database_refuses_for_ever_is_told_apart(#[values(On::Postgres)] on: On) {
+async fn what_the_database_refuses_for_ever_is_told_apart(
+    #[values(On::Postgres, On::Sqlite)] on: On,
+) {
     let books = on.books().await;
     let store = &*books.store;
     let a = open(store, "a", 100).await;
@@ -437,7 +445,7 @@ async fn what_the_database_refuses_for_ever_is_told_apart(#[values(On::Postgres)
 
 #[rstest]
 #[tokio::test]
-async fn a_plan_that_nothing_proves_is_not_written(#[values(On::Postgres)] on: On) {
+async fn a_plan_that_nothing_proves_is_not_written(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     let a = open(store, "a", 100).await;

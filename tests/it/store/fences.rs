@@ -31,7 +31,7 @@ async fn stale(store: &dyn Store, change: AccountChange) -> bool {
 
 #[rstest]
 #[tokio::test]
-async fn a_refusal_holds_only_on_the_account_as_it_is(#[values(On::Postgres)] on: On) {
+async fn a_refusal_holds_only_on_the_account_as_it_is(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     let a = open(store, "a", 100).await;
@@ -60,7 +60,7 @@ async fn a_refusal_holds_only_on_the_account_as_it_is(#[values(On::Postgres)] on
 
 #[rstest]
 #[tokio::test]
-async fn absence_holds_until_the_account_is_opened(#[values(On::Postgres)] on: On) {
+async fn absence_holds_until_the_account_is_opened(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     let absent = || AccountChange {
@@ -97,7 +97,9 @@ fn await_account(id: &str, event_id: &str) -> AccountChange {
 
 #[rstest]
 #[tokio::test]
-async fn of_two_who_park_for_a_missing_account_one_is_stale(#[values(On::Postgres)] on: On) {
+async fn of_two_who_park_for_a_missing_account_one_is_stale(
+    #[values(On::Postgres, On::Sqlite)] on: On,
+) {
     let books = on.books().await;
     let (one, two) = (books.store.clone(), books.another().await);
     for round in 0..20 {
@@ -122,7 +124,7 @@ async fn of_two_who_park_for_a_missing_account_one_is_stale(#[values(On::Postgre
 
 #[rstest]
 #[tokio::test]
-async fn an_awaited_account_is_none_to_the_outside(#[values(On::Postgres)] on: On) {
+async fn an_awaited_account_is_none_to_the_outside(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     write(store, vec![await_account("a", "w-1")]).await;
@@ -159,7 +161,7 @@ async fn an_awaited_account_is_none_to_the_outside(#[values(On::Postgres)] on: O
 
 #[rstest]
 #[tokio::test]
-async fn two_writers_of_one_version_are_one_winner(#[values(On::Postgres)] on: On) {
+async fn two_writers_of_one_version_are_one_winner(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let (one, two) = (books.store.clone(), books.another().await);
     let mut account = open(&*one, "a", 100).await;
@@ -181,7 +183,9 @@ async fn two_writers_of_one_version_are_one_winner(#[values(On::Postgres)] on: O
 
 #[rstest]
 #[tokio::test]
-async fn a_fence_and_a_step_of_one_account_never_both_hold(#[values(On::Postgres)] on: On) {
+async fn a_fence_and_a_step_of_one_account_never_both_hold(
+    #[values(On::Postgres, On::Sqlite)] on: On,
+) {
     let books = on.books().await;
     let (one, two) = (books.store.clone(), books.another().await);
     open(&*one, "a", 100).await;

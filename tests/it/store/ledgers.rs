@@ -68,7 +68,9 @@ fn count(told: &[Told], verdict: Verdict) -> usize {
 
 #[rstest]
 #[tokio::test]
-async fn two_ledgers_spend_one_account_to_the_last_cent(#[values(On::Postgres)] on: On) {
+async fn two_ledgers_spend_one_account_to_the_last_cent(
+    #[values(On::Postgres, On::Sqlite)] on: On,
+) {
     let books = on.books().await;
     let (mut one, mut two) = two(&books).await;
     settle(&mut one, vec![opens("a", 150)]).await;
@@ -97,7 +99,9 @@ async fn two_ledgers_spend_one_account_to_the_last_cent(#[values(On::Postgres)] 
 
 #[rstest]
 #[tokio::test]
-async fn the_same_event_on_two_ledgers_takes_effect_once(#[values(On::Postgres)] on: On) {
+async fn the_same_event_on_two_ledgers_takes_effect_once(
+    #[values(On::Postgres, On::Sqlite)] on: On,
+) {
     let books = on.books().await;
     let (mut one, mut two) = two(&books).await;
     let accounts = ["a", "b", "c", "d"];
@@ -125,7 +129,9 @@ async fn the_same_event_on_two_ledgers_takes_effect_once(#[values(On::Postgres)]
 
 #[rstest]
 #[tokio::test]
-async fn a_shuffled_chain_over_two_ledgers_ends_in_order(#[values(On::Postgres)] on: On) {
+async fn a_shuffled_chain_over_two_ledgers_ends_in_order(
+    #[values(On::Postgres, On::Sqlite)] on: On,
+) {
     let books = on.books().await;
     let (mut one, mut two) = two(&books).await;
     // Half of it comes before the account is there.
@@ -165,7 +171,7 @@ async fn a_shuffled_chain_over_two_ledgers_ends_in_order(#[values(On::Postgres)]
 
 #[rstest]
 #[tokio::test]
-async fn settings_changed_by_one_ledger_bind_the_other(#[values(On::Postgres)] on: On) {
+async fn settings_changed_by_one_ledger_bind_the_other(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let (mut one, mut two) = two(&books).await;
     settle(&mut one, vec![opens("a", 100)]).await;

@@ -21,6 +21,7 @@ use crate::support::databases::{self, TestDatabase};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Postgres,
+    Sqlite,
 }
 
 /// An empty store on a database of its own.
@@ -34,6 +35,7 @@ impl On {
     async fn books(self) -> Books {
         let database = match self {
             Self::Postgres => databases::postgres().await,
+            Self::Sqlite => databases::sqlite().await,
         };
         let store = store::open(&database.url, &StoreOptions::default())
             .await
@@ -63,6 +65,11 @@ impl Books {
                 sqlx::raw_sql(statement).execute(&mut connection).await?;
                 connection.close().await
             }
+            On::Sqlite => {
+                let mut connection = sqlx::SqliteConnection::connect(&self.database.url).await?;
+                sqlx::raw_sql(statement).execute(&mut connection).await?;
+                connection.close().await
+            }
         }
     }
 
@@ -79,16 +86,23 @@ impl Books {
                     .await
                     .unwrap()
             }
+            On::Sqlite => {
+                let mut connection = sqlx::SqliteConnection::connect(&self.database.url)
+                    .await
+                    .unwrap();
+                sqlx::query_scalar(statement)
+                    .fetch_one(&mut connection)
+                    .await
+                    .unwrap()
+            }
         }
     }
 
-    /// Lets entries be changed, for tampering, also such that a check forbids.
+    /// Lets entries be changed, for tampering.
     async fn unlock_history(&self) {
         let statement = match self.on {
-            On::Postgres => {
-                "ALTER TABLE event DISABLE TRIGGER event_is_final;
-                 ALTER TABLE event DROP CONSTRAINT event_applied_check"
-            }
+            On::Postgres => "ALTER TABLE event DISABLE TRIGGER event_is_final",
+            On::Sqlite => "DROP TRIGGER event_is_final; DROP TRIGGER event_is_final_delete",
         };
         self.sql(statement).await.unwrap();
     }

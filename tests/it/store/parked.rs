@@ -39,7 +39,9 @@ fn ids(waiting: &[Arc<Record>]) -> Vec<&str> {
 
 #[rstest]
 #[tokio::test]
-async fn pages_come_in_the_order_asked_for_with_what_waits(#[values(On::Postgres)] on: On) {
+async fn pages_come_in_the_order_asked_for_with_what_waits(
+    #[values(On::Postgres, On::Sqlite)] on: On,
+) {
     let books = on.books().await;
     let store = &*books.store;
     for id in ["a", "b", "c"] {
@@ -77,7 +79,7 @@ async fn pages_come_in_the_order_asked_for_with_what_waits(#[values(On::Postgres
 #[rstest]
 #[tokio::test]
 async fn a_page_carries_a_thousand_of_each_kind_and_says_that_there_are_more(
-    #[values(On::Postgres)] on: On,
+    #[values(On::Postgres, On::Sqlite)] on: On,
 ) {
     let books = on.books().await;
     let store = &*books.store;
@@ -118,7 +120,7 @@ async fn a_page_carries_a_thousand_of_each_kind_and_says_that_there_are_more(
 
 #[rstest]
 #[tokio::test]
-async fn what_is_due_is_found_by_its_account(#[values(On::Postgres)] on: On) {
+async fn what_is_due_is_found_by_its_account(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     for id in ["gap", "due", "plain", "unopened-before", "none"] {
@@ -157,7 +159,7 @@ async fn what_is_due_is_found_by_its_account(#[values(On::Postgres)] on: On) {
 #[rstest]
 #[tokio::test]
 async fn what_waited_too_long_is_found_oldest_first_with_its_message(
-    #[values(On::Postgres)] on: On,
+    #[values(On::Postgres, On::Sqlite)] on: On,
 ) {
     let books = on.books().await;
     let store = &*books.store;

@@ -16,7 +16,7 @@ use super::{On, scene::*};
 
 #[rstest]
 #[tokio::test]
-async fn accounts_are_listed_by_id_and_filtered(#[values(On::Postgres)] on: On) {
+async fn accounts_are_listed_by_id_and_filtered(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     for id in ["b", "a", "a-2", "a_1", "Z"] {
@@ -62,7 +62,7 @@ async fn accounts_are_listed_by_id_and_filtered(#[values(On::Postgres)] on: On) 
 
 #[rstest]
 #[tokio::test]
-async fn a_history_is_read_both_ways_and_in_pages(#[values(On::Postgres)] on: On) {
+async fn a_history_is_read_both_ways_and_in_pages(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     let mut a = open(store, "a", 100).await;
@@ -89,7 +89,7 @@ async fn a_history_is_read_both_ways_and_in_pages(#[values(On::Postgres)] on: On
 
 #[rstest]
 #[tokio::test]
-async fn events_are_listed_the_last_first_and_filtered(#[values(On::Postgres)] on: On) {
+async fn events_are_listed_the_last_first_and_filtered(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     let a = open(store, "a", 100).await;
@@ -184,7 +184,9 @@ async fn events_are_listed_the_last_first_and_filtered(#[values(On::Postgres)] o
 
 #[rstest]
 #[tokio::test]
-async fn a_conflict_names_the_entry_that_holds_its_place(#[values(On::Postgres)] on: On) {
+async fn a_conflict_names_the_entry_that_holds_its_place(
+    #[values(On::Postgres, On::Sqlite)] on: On,
+) {
     let books = on.books().await;
     let store = &*books.store;
     let a = open(store, "a", 100).await;
@@ -213,7 +215,9 @@ async fn a_conflict_names_the_entry_that_holds_its_place(#[values(On::Postgres)]
 
 #[rstest]
 #[tokio::test]
-async fn letters_are_listed_the_newest_first_with_their_bodies_cut(#[values(On::Postgres)] on: On) {
+async fn letters_are_listed_the_newest_first_with_their_bodies_cut(
+    #[values(On::Postgres, On::Sqlite)] on: On,
+) {
     let books = on.books().await;
     let store = &*books.store;
     let long = "x".repeat(LISTED_BODY_MAX + 1);
@@ -310,7 +314,7 @@ async fn letters_are_listed_the_newest_first_with_their_bodies_cut(#[values(On::
 
 #[rstest]
 #[tokio::test]
-async fn a_lookup_finds_what_is_known_and_nothing_else(#[values(On::Postgres)] on: On) {
+async fn a_lookup_finds_what_is_known_and_nothing_else(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store: &dyn Store = &*books.store;
     let a = open(store, "a", 100).await;

@@ -47,7 +47,7 @@ async fn found(books: &Books) -> Vec<String> {
 
 #[rstest]
 #[tokio::test]
-async fn sound_books_are_found_sound_and_counted(#[values(On::Postgres)] on: On) {
+async fn sound_books_are_found_sound_and_counted(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     history(&*books.store).await;
     let verified = books.store.verify().await.unwrap();
@@ -86,7 +86,7 @@ async fn sound_books_are_found_sound_and_counted(#[values(On::Postgres)] on: On)
 #[case::a_status("UPDATE event SET status = 'forgotten' WHERE event_id = 'r'")]
 #[case::a_reversal_of_another_amount("UPDATE event SET amount = 9 WHERE event_id = 'e-3'")]
 #[tokio::test]
-async fn tampering_is_found(#[values(On::Postgres)] on: On, #[case] tampering: &str) {
+async fn tampering_is_found(#[values(On::Postgres, On::Sqlite)] on: On, #[case] tampering: &str) {
     let books = on.books().await;
     history(&*books.store).await;
     books.unlock_history().await;
@@ -108,7 +108,7 @@ async fn tampering_is_found(#[values(On::Postgres)] on: On, #[case] tampering: &
 #[case::with_an_endless_version("a:v99999999999999999999", Kind::Credit, 10)]
 #[tokio::test]
 async fn a_reversal_that_reverses_nothing_is_found(
-    #[values(On::Postgres)] on: On,
+    #[values(On::Postgres, On::Sqlite)] on: On,
     #[case] id: &str,
     #[case] kind: Kind,
     #[case] amount: i64,
@@ -133,7 +133,7 @@ async fn a_reversal_that_reverses_nothing_is_found(
 
 #[rstest]
 #[tokio::test]
-async fn no_more_offences_are_named_than_fit(#[values(On::Postgres)] on: On) {
+async fn no_more_offences_are_named_than_fit(#[values(On::Postgres, On::Sqlite)] on: On) {
     let books = on.books().await;
     let store = &*books.store;
     let openings = (0..1_001).map(|n| opening(&format!("a{n}"), 1)).collect();

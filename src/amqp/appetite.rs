@@ -1,0 +1,120 @@
+//! How many deliveries a consumer asks the broker for: slowly at first, and
+//! less where messages are large. Pure figures.
+//!
+//! What must not live here: channels and subscriptions.
+
+/// Most unacknowledged deliveries: RabbitMQ cuts more than that on quorum
+/// queues (<https://www.rabbitmq.com/docs/quorum-queues#global-qos>).
+const PREFETCH_MAX: u16 = 2_000;
+
+/// The second step of a slow start.
+const SECOND_STEP: u16 = 32;
+
+/// Most bytes of bodies that one queue's deliveries should hold in memory, by
+/// their average size. RabbitMQ does not implement a prefetch in bytes.
+const PREFETCHED_BYTES_MAX: f64 = 32.0 * 1024.0 * 1024.0;
+
+/// How much one more message weighs in the average.
+const WEIGHT: f64 = 1.0 / 64.0;
+
+/// How many deliveries to ask for, learned over the life of one process.
+///
+/// A message that kills the process is counted by the broker together with all
+/// that were delivered with it (delivery limit). So a fresh process takes one,
+/// then a few, then all it can.
+#[derive(Debug)]
+pub(super) struct Appetite {
+    full: u16,
+    survived: u64,
+    average_bytes: f64,
+}
+
+impl Appetite {
+    pub(super) fn new(prefetch: u16) -> Self {
+        Self {
+            full: prefetch.clamp(1, PREFETCH_MAX),
+            survived: 0,
+            average_bytes: 0.0,
+        }
+    }
+
+    /// Deliveries were dealt with, and the process is still there.
+    pub(super) fn survived(&mut self, count: usize) {
+        self.survived = self.survived.saturating_add(count as u64);
+    }
+
+    /// A body of this size arrived. Larger ones count at once, smaller ones
+    /// slowly: memory is spent faster than regained.
+    pub(super) fn saw(&mut self, bytes: usize) {
+        let bytes = bytes as f64;
+        let weight = if bytes > self.average_bytes * 8.0 {
+            0.5
+        } else {
+            WEIGHT
+        };
+        self.average_bytes += (bytes - self.average_bytes) * weight;
+    }
+
+    /// How many deliveries to ask for now.
+    pub(super) fn wanted(&self) -> u16 {
+        let step = match self.survived {
+            0 => 1,
+            n if n < u64::from(SECOND_STEP) => SECOND_STEP,
+            _ => PREFETCH_MAX,
+        };
+        let by_bytes = (PREFETCHED_BYTES_MAX / self.average_bytes.max(1.0)) as u16;
+        self.full.min(step).min(by_bytes.max(1))
+    }
+
+    /// The prefetch to subscribe again with, where the present one is wrong by
+    /// so much that subscribing again is worth it.
+    pub(super) fn change_from(&self, present: u16) -> Option<u16> {
+        let wanted = self.wanted();
+        let grown =
+            wanted > present && (wanted >= present.saturating_mul(2) || wanted == self.full);
+        let shrunk = wanted <= present / 2;
+        (grown || shrunk).then_some(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fresh_process_takes_one_then_a_few_then_all() {
+        let mut appetite = Appetite::new(500);
+        assert_eq!(appetite.wanted(), 1);
+        appetite.survived(1);
+        assert_eq!(appetite.change_from(1), Some(32));
+        appetite.survived(31);
+        assert_eq!(appetite.change_from(32), Some(500));
+        assert_eq!(appetite.change_from(500), None);
+    }
+
+    #[test]
+    fn a_small_setting_is_kept_and_a_huge_one_is_cut() {
+        let mut small = Appetite::new(4);
+        small.survived(1);
+        assert_eq!(small.change_from(1), Some(4));
+        let mut huge = Appetite::new(u16::MAX);
+        huge.survived(1_000);
+        assert_eq!(huge.wanted(), 2_000);
+        assert_eq!(Appetite::new(0).wanted(), 1);
+    }
+
+    #[test]
+    fn large_messages_make_it_ask_for_fewer_and_small_ones_for_more_again() {
+        let mut appetite = Appetite::new(2_000);
+        appetite.survived(1_000);
+        for _ in 0..100 {
+            appetite.saw(1024 * 1024);
+        }
+        assert!(appetite.wanted() <= 64, "{}", appetite.wanted());
+        assert!(appetite.change_from(2_000).is_some());
+        for _ in 0..2_000 {
+            appetite.saw(200);
+        }
+        assert_eq!(appetite.change_from(64), Some(2_000));
+    }
+}

@@ -1,0 +1,123 @@
+//! What waits to be tried again: each delivery by itself, with a growing delay.
+//!
+//! Nack with requeue is never the retry: the broker would hand the message out
+//! again at once and count it (<https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling>).
+//! What must not live here: trying; that is done in [`super::session`].
+
+use std::{collections::BTreeMap, time::Duration};
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use tokio::time::Instant;
+
+use super::acks::Tag;
+use crate::domain::{Letter, Work};
+
+/// The longest a delivery waits before it is tried again, without jitter.
+const DELAY_MAX: Duration = Duration::from_secs(5);
+
+/// What is to be done with a delivery.
+#[derive(Clone, Debug)]
+pub(super) enum Errand {
+    /// Bring the event to its lane.
+    Submit(Work),
+    /// Keep the message, which is no event.
+    SetAside(Box<Letter>),
+}
+
+/// A delivery with what is to be done with it.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) tag: Tag,
+    pub(super) errand: Errand,
+    /// How often it was tried in vain.
+    pub(super) attempts: usize,
+}
+
+/// Deliveries by the moment at which they are due.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    tasks: BTreeMap<(Instant, u64), Task>,
+}
+
+impl Held {
+    /// Holds a delivery that was tried in vain once more.
+    pub(super) fn put(&mut self, mut task: Task, now: Instant) {
+        let delay = delay(task.attempts);
+        task.attempts += 1;
+        self.tasks.insert((now + delay, task.tag.number), task);
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// When the next one is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.tasks.keys().next().map(|(due, _)| *due)
+    }
+
+    /// The next one that is due.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Task> {
+        let first = self.tasks.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+}
+
+/// The delay before the next try after so many vain ones, with jitter, so that
+/// what failed together does not come back together.
+pub(super) fn delay(attempts: usize) -> Duration {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(50))
+        .with_max_delay(DELAY_MAX)
+        .without_max_times()
+        .with_jitter()
+        .build()
+        // Past this the delay is at its maximum anyway.
+        .nth(attempts.min(10))
+        .unwrap_or(DELAY_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{AccountKey, Ask};
+
+    fn task(number: u64) -> Task {
+        Task {
+            tag: Tag {
+                generation: 1,
+                number,
+            },
+            errand: Errand::Submit(Work {
+                account: AccountKey::new("default", "1"),
+                ask: Ask::Release,
+            }),
+            attempts: 0,
+        }
+    }
+
+    #[test]
+    fn a_delivery_comes_back_when_it_is_due_and_counts_its_attempts() {
+        let now = Instant::now();
+        let mut held = Held::default();
+        held.put(task(1), now);
+        held.put(task(2), now);
+        assert_eq!(held.len(), 2);
+        assert!(held.take_due(now).is_none());
+        let later = now + Duration::from_secs(1);
+        let first = held.take_due(later).unwrap();
+        assert_eq!(first.attempts, 1);
+        assert!(held.take_due(later).is_some());
+        assert_eq!(held.next_due(), None);
+    }
+
+    #[test]
+    fn delays_grow_and_stay_bounded() {
+        assert!(delay(0) <= Duration::from_millis(100));
+        for attempts in [8, 10, 1_000] {
+            let delay = delay(attempts);
+            assert!((DELAY_MAX..=DELAY_MAX * 2).contains(&delay), "{delay:?}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Deliveries on their way in: read, and brought to the lane of their account.
+//!
+//! What must not live here: what becomes of them.
+
+use futures_util::FutureExt;
+use lapin::message::Delivery;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{End, Report, Session, failed, next};
+use crate::{
+    amqp::{
+        acks::Tag,
+        delivery::arrival,
+        held::{Errand, Task},
+    },
+    domain::{Letter, Submission, Work},
+    envelope::{self, Malformed},
+    lane::Reply,
+    ledger::Failure,
+};
+
+/// Most deliveries taken in one go.
+const TAKE_MAX: usize = 256;
+
+impl Session<'_> {
+    /// Takes what has arrived, without waiting for each.
+    pub(super) fn take_all(
+        &mut self,
+        first: Option<Result<Delivery, lapin::Error>>,
+    ) -> Option<End> {
+        let now = Instant::now();
+        let mut arrived = first;
+        for _ in 0..TAKE_MAX {
+            match arrived {
+                Some(Ok(delivery)) => self.take(&delivery, now),
+                Some(Err(error)) => return Some(failed(error)),
+                None => return self.stream_ended(),
+            }
+            if !self.may_take() {
+                break;
+            }
+            match next(&mut self.subscription.stream).now_or_never() {
+                Some(more) => arrived = more,
+                None => break,
+            }
+        }
+        None
+    }
+
+    pub(super) fn stream_ended(&mut self) -> Option<End> {
+        self.subscription.stream = self.next_stream.take();
+        if self.subscription.stream.is_some() || self.switching.is_some() {
+            return None;
+        }
+        Some(if self.subscription.channel.status().connected() {
+            End::Cancelled
+        } else {
+            End::Failed("the broker closed the channel".to_owned())
+        })
+    }
+
+    pub(super) fn take(&mut self, delivery: &Delivery, now: Instant) {
+        self.consumer.appetite.saw(delivery.data.len());
+        let tag = self.acks.taken(delivery.delivery_tag, now);
+        match envelope::read(&arrival(delivery), &self.consumer.origin) {
+            Ok(reading) => {
+                let work = Work::submit(Submission {
+                    event: reading.event,
+                    raw: reading.raw,
+                    if_version: None,
+                    strict: false,
+                });
+                self.send(tag, work, 0);
+            }
+            Err(malformed) => {
+                let letter = letter(*malformed, &self.consumer.origin);
+                self.keep(
+                    Task {
+                        tag,
+                        errand: Errand::SetAside(Box::new(letter)),
+                        attempts: 0,
+                    },
+                    now,
+                );
+            }
+        }
+    }
+
+    /// Brings an event to its lane. Where the lane is full, the slot waits, and
+    /// nothing else is sent before: the order of an account's events stays.
+    pub(super) fn send(&mut self, tag: Tag, work: Work, attempts: usize) {
+        let reporter = self.consumer.reporter.clone();
+        let kept = work.clone();
+        let reply: Reply = Box::new(move |result| {
+            let report = match result {
+                Ok(_) | Err(Failure::Refused { .. }) => Report::Done(tag),
+                Err(failure) => {
+                    let errand = Errand::Submit(kept);
+                    let task = Task {
+                        tag,
+                        errand,
+                        attempts,
+                    };
+                    Report::Again(Box::new(task), failure)
+                }
+            };
+            // A consumer that is gone acknowledges nothing any more.
+            let _ = reporter.send(report);
+        });
+        let lanes = self.consumer.workshop.lanes.clone();
+        let mut sending = async move { lanes.send(work, reply).await }.boxed();
+        self.in_lanes += 1;
+        if (&mut sending).now_or_never().is_none() {
+            self.sending = Some(sending);
+        }
+    }
+}
+
+/// The dead letter of a message that is no event.
+fn letter(malformed: Malformed, origin: &envelope::Origin) -> Letter {
+    let mut detail = json!({"message": malformed.message});
+    if let Some(field) = malformed.field {
+        detail["field"] = field.into();
+    }
+    if let Some(rule) = malformed.rule {
+        detail["rule"] = rule.into();
+    }
+    Letter {
+        tenant: origin.tenant.clone(),
+        reason: malformed.reason,
+        detail,
+        source: malformed.source,
+        event_id: malformed.event_id,
+        account_id: malformed.account_id,
+        event: None,
+        raw: malformed.raw,
+    }
+}

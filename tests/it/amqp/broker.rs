@@ -1,0 +1,161 @@
+//! The broker as a producer and an operator use it, with names of its own for
+//! each test that are deleted when the test is over, also when it failed.
+
+use lapin::{
+    BasicProperties, Channel, Connection, ConnectionProperties,
+    options::{
+        BasicPublishOptions, ConfirmSelectOptions, ExchangeDeleteOptions, QueueDeclareOptions,
+        QueueDeleteOptions,
+    },
+    types::FieldTable,
+};
+use onceledger::clock;
+
+const BROKER: &str = "ONCELEDGER_TEST_AMQP";
+
+/// A producer's and operator's connection.
+pub(super) struct Broker {
+    /// First part of every name of this test.
+    pub(super) prefix: String,
+    connection: Connection,
+    publishing: Channel,
+}
+
+/// Where the broker is.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "where the broker is, only the environment knows"
+)]
+pub(super) fn url() -> String {
+    std::env::var(BROKER).unwrap_or_else(|_| {
+        panic!("{BROKER} must name a broker, e.g. amqp://guest:guest@127.0.0.1:5672/%2f")
+    })
+}
+
+impl Broker {
+    /// A broker with nothing of this test in it yet.
+    pub(super) async fn new() -> Self {
+        let connection = connect().await;
+        let publishing = connection.create_channel().await.unwrap();
+        publishing
+            .confirm_select(ConfirmSelectOptions::default())
+            .await
+            .unwrap();
+        Self {
+            prefix: format!("test-{}", clock::new_id().simple()),
+            connection,
+            publishing,
+        }
+    }
+
+    /// A name of this test.
+    pub(super) fn name(&self, last: &str) -> String {
+        format!("{}.{last}", self.prefix)
+    }
+
+    /// Declares a queue the way somebody else would.
+    pub(super) async fn declare(&self, queue: &str, arguments: FieldTable) {
+        let channel = self.connection.create_channel().await.unwrap();
+        channel
+            .queue_declare(queue.into(), QueueDeclareOptions::durable(), arguments)
+            .await
+            .unwrap();
+        channel.close(200, "done".into()).await.unwrap();
+    }
+
+    /// Deletes a queue.
+    pub(super) async fn delete(&self, queue: &str) {
+        let channel = self.connection.create_channel().await.unwrap();
+        channel
+            .queue_delete(queue.into(), QueueDeleteOptions::default())
+            .await
+            .unwrap();
+        channel.close(200, "done".into()).await.unwrap();
+    }
+
+    /// Messages in a queue that nobody holds; `None`: no such queue.
+    pub(super) async fn waiting(&self, queue: &str) -> Option<u32> {
+        let channel = self.connection.create_channel().await.unwrap();
+        let options = QueueDeclareOptions {
+            passive: true,
+            ..QueueDeclareOptions::default()
+        };
+        let found = channel
+            .queue_declare(queue.into(), options, FieldTable::default())
+            .await;
+        let count = found.ok()?.message_count();
+        channel.close(200, "done".into()).await.unwrap();
+        Some(count)
+    }
+
+    /// Publishes to a queue and waits until the broker has all of it.
+    pub(super) async fn publish(&self, queue: &str, bodies: impl IntoIterator<Item = String>) {
+        let mut confirms = Vec::new();
+        for body in bodies {
+            let properties = BasicProperties::default().with_delivery_mode(2);
+            let confirm = self
+                .publishing
+                .basic_publish(
+                    "".into(),
+                    queue.into(),
+                    BasicPublishOptions::default(),
+                    body.as_bytes(),
+                    properties,
+                )
+                .await
+                .unwrap();
+            confirms.push(confirm);
+        }
+        for confirm in confirms {
+            assert!(confirm.await.unwrap().is_ack());
+        }
+    }
+}
+
+async fn connect() -> Connection {
+    Connection::connect(&url(), ConnectionProperties::default())
+        .await
+        .unwrap()
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let prefix = self.prefix.clone();
+        // The test's own runtime may be ending; this one is nobody else's.
+        let cleaned = std::thread::spawn(move || {
+            tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .unwrap()
+                .block_on(clean(&prefix));
+        })
+        .join();
+        if cleaned.is_err() {
+            eprintln!(
+                "queues and exchanges of {} could not be deleted",
+                self.prefix
+            );
+        }
+    }
+}
+
+async fn clean(prefix: &str) {
+    let connection = connect().await;
+    let channel = connection.create_channel().await.unwrap();
+    for last in ["events", "dead", "commands", "theirs"] {
+        let queue = format!("{prefix}.{last}");
+        channel
+            .queue_delete(queue.into(), QueueDeleteOptions::default())
+            .await
+            .unwrap();
+    }
+    for last in ["events", "dead"] {
+        let exchange = format!("{prefix}.{last}");
+        channel
+            .exchange_delete(exchange.into(), ExchangeDeleteOptions::default())
+            .await
+            .unwrap();
+    }
+    connection.close(200, "done".into()).await.unwrap();
+}

@@ -1,0 +1,11 @@
+//! The consumers against a real broker: what is published takes effect once and
+//! is acknowledged only then, whatever goes away meanwhile.
+
+mod broker;
+mod delivery;
+mod flaky;
+mod outages;
+mod proxy;
+mod service;
+mod stopping;
+mod topology;

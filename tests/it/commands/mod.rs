@@ -1,0 +1,8 @@
+//! The program as its users meet it: settings, commands, exit codes, signals.
+
+mod apply;
+mod config;
+mod program;
+mod serve;
+mod sweeper;
+mod verify;
