@@ -2,12 +2,11 @@
 //! each test that are deleted when the test is over, also when it failed.
 
 use lapin::{
-    BasicProperties, Channel, Connection, ConnectionProperties,
+    BasicProperties, Channel, Connection, ConnectionProperties, PublisherConfirm,
     options::{
         BasicPublishOptions, ConfirmSelectOptions, ExchangeDeleteOptions, QueueDeclareOptions,
         QueueDeleteOptions,
     },
-    publisher_confirm::PublisherConfirm,
     types::FieldTable,
 };
 use onceledger::clock;
