@@ -16,6 +16,9 @@ pub struct StoreOptions {
     pub statement_cache: usize,
     /// How long to wait for a connection before the database counts as away.
     pub acquire_timeout: Duration,
+    /// How long the path of an event waits for an answer before the database
+    /// counts as away: a server that went without a word sends none, ever.
+    pub answer_timeout: Duration,
 }
 
 impl Default for StoreOptions {
@@ -25,6 +28,7 @@ impl Default for StoreOptions {
             read_connections: 8,
             statement_cache: 100,
             acquire_timeout: Duration::from_secs(3),
+            answer_timeout: Duration::from_secs(30),
         }
     }
 }

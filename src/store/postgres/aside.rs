@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
-use super::error::failed;
+use super::{error::failed, unit::Loan};
 use crate::{
     clock,
     domain::{Audit, EventKey, Letter, Timestamp},
@@ -42,6 +42,13 @@ GROUP BY c.key ORDER BY c.key
 ON CONFLICT (key)
 DO UPDATE SET copies = old.copies + EXCLUDED.copies,
               last_seen_at = greatest(old.last_seen_at, EXCLUDED.last_seen_at)";
+
+/// Keeps messages that never became an event.
+pub(super) async fn set_aside(pool: &PgPool, set: &[Letter], at: Timestamp) -> Result<()> {
+    let mut loan = Loan::of(pool).await?;
+    let done = letters(loan.connection(), &set.iter().collect::<Vec<_>>(), at).await;
+    loan.back(done)
+}
 
 /// Writes dead letters.
 pub(super) async fn letters(
@@ -152,12 +159,14 @@ pub(super) async fn copies(pool: &PgPool, copies: &[(EventKey, i64)], at: Timest
     }
     let (keys, counts): (Vec<[u8; 16]>, Vec<i64>) =
         copies.iter().map(|(key, count)| (key.0, *count)).unzip();
-    sqlx::query(COPIES)
+    let mut loan = Loan::of(pool).await?;
+    let done = sqlx::query(COPIES)
         .bind(at.0)
         .bind(keys)
         .bind(counts)
-        .execute(pool)
+        .execute(loan.connection())
         .await
-        .map_err(failed)?;
+        .map_err(failed);
+    loan.back(done)?;
     Ok(())
 }

@@ -12,7 +12,7 @@ use super::{
     error::failed,
     post::Posting,
     rows::Cells,
-    unit::Unit,
+    unit::{Loan, Unit},
 };
 use crate::{
     domain::{Account, AccountChange, AccountKey, Letter, Plan, Proof},
@@ -159,7 +159,9 @@ async fn post_plain(pool: &PgPool, plan: &Plan) -> Result<Committed> {
     for change in &plan.accounts {
         add(&mut posting, change, None)?;
     }
-    let held = posting.send(pool).await?;
+    let mut loan = Loan::of(pool).await?;
+    let held = posting.send(loan.connection()).await;
+    let held = loan.back(held)?;
     Ok(Committed {
         stale: stale(plan, &FxHashMap::default(), &held, &FxHashSet::default()),
         rows: Vec::new(),

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use sqlx::{AssertSqlSafe, PgPool};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 
 use super::{
     error::failed,
     rows::{self, Cells},
+    unit::Loan,
 };
 use crate::{
     domain::{Account, AccountKey, EventKey, Page, RELEASE_MAX, Record},
@@ -21,10 +22,16 @@ use crate::{
 /// second one only where something waits. What was parked after the first one's
 /// snapshot has moved the revision, and the commit notices.
 pub(super) async fn load(pool: &PgPool, keys: &[AccountKey]) -> Result<Vec<Page>> {
+    let mut loan = Loan::of(pool).await?;
+    let pages = pages(loan.connection(), keys).await;
+    loan.back(pages)
+}
+
+async fn pages(connection: &mut PgConnection, keys: &[AccountKey]) -> Result<Vec<Page>> {
     let mut pages: Vec<Page> = Vec::new();
     pages.resize_with(keys.len(), Page::default);
     let mut waited_for = FxHashMap::default();
-    for (place, account, waits) in accounts(pool, keys).await? {
+    for (place, account, waits) in accounts(&mut *connection, keys).await? {
         if waits {
             waited_for.insert(account.row, place);
         }
@@ -33,7 +40,7 @@ pub(super) async fn load(pool: &PgPool, keys: &[AccountKey]) -> Result<Vec<Page>
     if waited_for.is_empty() {
         return Ok(pages);
     }
-    for (row, record) in waiting(pool, waited_for.keys().copied().collect()).await? {
+    for (row, record) in waiting(connection, waited_for.keys().copied().collect()).await? {
         if let Some(place) = waited_for.get(&row) {
             pages[*place].waiting.push(Arc::new(record));
         }
@@ -45,7 +52,10 @@ pub(super) async fn load(pool: &PgPool, keys: &[AccountKey]) -> Result<Vec<Page>
 }
 
 /// Accounts with their place among the keys, and whether something waits.
-async fn accounts(pool: &PgPool, keys: &[AccountKey]) -> Result<Vec<(usize, Account, bool)>> {
+async fn accounts(
+    connection: &mut PgConnection,
+    keys: &[AccountKey],
+) -> Result<Vec<(usize, Account, bool)>> {
     let sql = format!(
         "SELECT w.place - 1,
             EXISTS (SELECT FROM event e WHERE e.account = a.id AND e.status = 'parked'), {}
@@ -58,7 +68,7 @@ async fn accounts(pool: &PgPool, keys: &[AccountKey]) -> Result<Vec<(usize, Acco
     let found = sqlx::query(AssertSqlSafe(sql))
         .bind(tenants)
         .bind(ids)
-        .fetch_all(pool)
+        .fetch_all(connection)
         .await
         .map_err(failed)?;
     let read = |row| {
@@ -73,7 +83,7 @@ async fn accounts(pool: &PgPool, keys: &[AccountKey]) -> Result<Vec<(usize, Acco
 
 /// What waits for these accounts, versioned ones first, one more of each kind
 /// than a page carries.
-async fn waiting(pool: &PgPool, accounts: Vec<i64>) -> Result<Vec<(i64, Record)>> {
+async fn waiting(connection: &mut PgConnection, accounts: Vec<i64>) -> Result<Vec<(i64, Record)>> {
     let limit = RELEASE_MAX + 1;
     // Both halves walk `event_parked_idx` in its own order.
     let sql = format!(
@@ -94,7 +104,7 @@ async fn waiting(pool: &PgPool, accounts: Vec<i64>) -> Result<Vec<(i64, Record)>
     );
     let found = sqlx::query(AssertSqlSafe(sql))
         .bind(accounts)
-        .fetch_all(pool)
+        .fetch_all(connection)
         .await
         .map_err(failed)?;
     let read = |row| {
@@ -125,12 +135,13 @@ pub(super) async fn lookup(pool: &PgPool, keys: &[EventKey]) -> Result<Vec<Recor
         rows::RECORD
     );
     let keys: Vec<[u8; 16]> = keys.iter().map(|key| key.0).collect();
+    let mut loan = Loan::of(pool).await?;
     let found = sqlx::query(AssertSqlSafe(sql))
         .bind(keys)
-        .fetch_all(pool)
+        .fetch_all(loan.connection())
         .await
-        .map_err(failed)?;
-    found
+        .map_err(failed);
+    loan.back(found)?
         .iter()
         .map(|row| rows::record(&mut Cells::of(row, "event")))
         .collect()
@@ -153,13 +164,15 @@ SELECT tenant, account_id FROM asked WHERE id NOT IN (SELECT id FROM free)";
 pub(super) async fn locked(pool: &PgPool, keys: &[AccountKey]) -> Result<Vec<AccountKey>> {
     let (tenants, ids): (Vec<&str>, Vec<&str>) =
         keys.iter().map(|key| (&*key.tenant, &*key.id)).unzip();
-    let rows: Vec<(String, String)> = sqlx::query_as(LOCKED)
+    let mut loan = Loan::of(pool).await?;
+    let rows: Result<Vec<(String, String)>> = sqlx::query_as(LOCKED)
         .bind(tenants)
         .bind(ids)
-        .fetch_all(pool)
+        .fetch_all(loan.connection())
         .await
-        .map_err(failed)?;
-    Ok(rows
+        .map_err(failed);
+    Ok(loan
+        .back(rows)?
         .into_iter()
         .map(|(tenant, id)| AccountKey::new(tenant, id))
         .collect())

@@ -51,6 +51,7 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
+    ConnectOptions, Connection,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -99,6 +100,7 @@ pub struct PostgresStore {
     ledger: Pool,
     /// For everything that only reads.
     reads: Pool,
+    answer_timeout: Duration,
 }
 
 impl PostgresStore {
@@ -112,25 +114,36 @@ impl PostgresStore {
             .map_err(failed)?
             .application_name("onceledger")
             .statement_cache_capacity(options.statement_cache);
-        let store = Self {
+        // The pools are lazy, and say of a server that is away no more than that
+        // they waited for it.
+        let first = tokio::time::timeout(options.acquire_timeout, server.connect());
+        let away = |_| StoreError::Away("it can't be connected to in time".to_owned());
+        let first = first.await.map_err(away)?.map_err(failed)?;
+        first.close().await.map_err(failed)?;
+        Ok(Self {
             // A connection that died is told by the first statement on it, and
             // the caller then waits as for any database that is away.
             ledger: pool(options, options.ledger_connections, LEDGER_SESSION)
                 .test_before_acquire(false)
                 .connect_lazy_with(server.clone()),
             reads: pool(options, options.read_connections, "").connect_lazy_with(server),
-        };
-        store.answers().await?;
-        Ok(store)
+            answer_timeout: options.answer_timeout,
+        })
     }
 
-    /// Brings the schema up to date. Several instances may do so at once.
+    /// Brings the schema up to date. Several instances may do so at once: one
+    /// works and the others wait, however long it takes.
     ///
     /// # Errors
     /// [`StoreError::Schema`] where the schema there is newer than this program,
     /// or was changed by hand.
     pub async fn migrate(&self) -> Result<()> {
-        MIGRATIONS.run(&self.ledger).await.map_err(migration_failed)
+        // Not from a pool: the pools' limits on waiting are not for this.
+        let server = self.reads.connect_options();
+        let mut connection = server.connect().await.map_err(failed)?;
+        let done = MIGRATIONS.run(&mut connection).await;
+        done.map_err(migration_failed)?;
+        connection.close().await.map_err(failed)
     }
 
     /// Checks that the schema is the one this program works with.
@@ -161,6 +174,13 @@ impl PostgresStore {
         )))
     }
 
+    /// A server that went away without a word would be waited for without an end.
+    async fn patient<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let limit = self.answer_timeout;
+        let away = |_| StoreError::Away(format!("no answer within {limit:?}"));
+        tokio::time::timeout(limit, work).await.map_err(away)?
+    }
+
     async fn answers(&self) -> Result<bool> {
         sqlx::query_scalar(
             "SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'",
@@ -188,28 +208,28 @@ fn pool(options: &StoreOptions, connections: u32, session: &'static str) -> PgPo
 #[async_trait]
 impl Store for PostgresStore {
     async fn load(&self, accounts: &[AccountKey]) -> Result<Vec<Page>> {
-        load::load(&self.ledger, accounts).await
+        self.patient(load::load(&self.ledger, accounts)).await
     }
 
     async fn lookup(&self, keys: &[EventKey]) -> Result<Vec<Record>> {
-        load::lookup(&self.ledger, keys).await
+        self.patient(load::lookup(&self.ledger, keys)).await
     }
 
     async fn commit(&self, plan: &Plan) -> Result<Committed> {
-        commit::commit(&self.ledger, plan).await
+        self.patient(commit::commit(&self.ledger, plan)).await
     }
 
     async fn locked(&self, accounts: &[AccountKey]) -> Result<Vec<AccountKey>> {
-        load::locked(&self.ledger, accounts).await
+        self.patient(load::locked(&self.ledger, accounts)).await
     }
 
     async fn set_aside(&self, letters: &[Letter], at: Timestamp) -> Result<()> {
-        let letters: Vec<&Letter> = letters.iter().collect();
-        aside::letters(&self.ledger, &letters, at).await
+        self.patient(aside::set_aside(&self.ledger, letters, at))
+            .await
     }
 
     async fn count_copies(&self, copies: &[(EventKey, i64)], at: Timestamp) -> Result<()> {
-        aside::copies(&self.ledger, copies, at).await
+        self.patient(aside::copies(&self.ledger, copies, at)).await
     }
 
     async fn due(&self, limit: i64) -> Result<Vec<AccountKey>> {
@@ -277,7 +297,7 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        if self.answers().await? {
+        if self.patient(self.answers()).await? {
             return Ok(());
         }
         Err(StoreError::Unwritable("the server is read-only".to_owned()))

@@ -12,11 +12,15 @@ use crate::{
 };
 
 /// Walks what is parked, never the accounts: few events wait, many accounts don't.
+/// What can move comes before what only waits for another reason now than its
+/// row says, so that many of the latter hold nobody up.
 const DUE: &str = "\
-SELECT DISTINCT a.tenant, a.account_id
+SELECT a.tenant, a.account_id
 FROM event e JOIN account a ON a.id = e.account
 WHERE e.status = 'parked' AND a.version >= 1
   AND (e.expected_version <= a.version OR e.expected_version IS NULL OR e.reason = 'account_not_found')
+GROUP BY a.id
+ORDER BY bool_or(e.expected_version IS NULL OR e.expected_version <= a.version) DESC, min(e.seq)
 LIMIT $1";
 
 /// Accounts for which something that waits is due.

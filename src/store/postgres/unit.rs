@@ -1,63 +1,87 @@
-//! One transaction on one connection, safe against being dropped half-way.
+//! A connection on loan, and one transaction on it: safe against being dropped
+//! half-way.
 //!
 //! `Pool::begin` of sqlx 0.9, cancelled while it waits for the server, gives a
 //! connection back that stands inside a transaction; later writes on it answer
-//! `Ok` and are lost. Here a connection whose transaction did not end goes back
-//! to nobody: it is closed, and the server rolls back.
+//! `Ok` and are lost. A connection whose server went away without a word would
+//! be waited for as long. Here what did not end well goes back to nobody: the
+//! connection is closed, and the server rolls back.
 
 use sqlx::{PgConnection, PgPool, Postgres, pool::PoolConnection};
 
 use super::error::failed;
-use crate::store::Result;
+use crate::store::{Result, StoreError};
+
+/// A connection that is closed unless it was given back.
+pub(super) struct Loan {
+    connection: PoolConnection<Postgres>,
+    sound: bool,
+}
+
+impl Loan {
+    /// Takes a connection.
+    pub(super) async fn of(pool: &PgPool) -> Result<Self> {
+        Ok(Self {
+            connection: pool.acquire().await.map_err(failed)?,
+            sound: false,
+        })
+    }
+
+    /// The connection.
+    pub(super) fn connection(&mut self) -> &mut PgConnection {
+        &mut self.connection
+    }
+
+    /// Gives the connection back, unless the server does not answer on it.
+    pub(super) fn back<T>(mut self, result: Result<T>) -> Result<T> {
+        self.sound = !matches!(result, Err(StoreError::Away(_)));
+        result
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if !self.sound {
+            self.connection.close_on_drop();
+        }
+    }
+}
 
 /// An open transaction.
-pub(super) struct Unit {
-    connection: PoolConnection<Postgres>,
-    ended: bool,
-}
+pub(super) struct Unit(Loan);
 
 impl Unit {
     /// Opens a transaction; `how` is the `BEGIN` statement.
     pub(super) async fn begin(pool: &PgPool, how: &'static str) -> Result<Self> {
-        let mut unit = Self {
-            connection: pool.acquire().await.map_err(failed)?,
-            ended: false,
-        };
+        let mut unit = Self(Loan::of(pool).await?);
         unit.say(how).await?;
         Ok(unit)
     }
 
     /// The connection, for statements inside the transaction.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
-        &mut self.connection
+        self.0.connection()
     }
 
     /// Makes it true. After an error nobody knows whether it is.
     pub(super) async fn commit(mut self) -> Result<()> {
         self.say("COMMIT").await?;
-        self.ended = true;
-        Ok(())
+        self.0.back(Ok(()))
     }
 
     /// Undoes it. Where even that fails, the connection is closed, which undoes
     /// it as well.
     pub(super) async fn roll_back(mut self) {
-        self.ended = self.say("ROLLBACK").await.is_ok();
+        if self.say("ROLLBACK").await.is_ok() {
+            self.0.sound = true;
+        }
     }
 
     async fn say(&mut self, what: &'static str) -> Result<()> {
         sqlx::raw_sql(what)
-            .execute(&mut *self.connection)
+            .execute(self.connection())
             .await
             .map_err(failed)?;
         Ok(())
-    }
-}
-
-impl Drop for Unit {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.connection.close_on_drop();
-        }
     }
 }

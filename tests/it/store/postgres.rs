@@ -49,6 +49,42 @@ async fn who_waits_for_a_lock_too_long_is_told_which_account_it_was() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_answer_is_away_and_its_connection_is_given_up() {
+    let books = On::Postgres.books().await;
+    let hasty = StoreOptions {
+        ledger_connections: 1,
+        answer_timeout: Duration::from_millis(300),
+        ..StoreOptions::default()
+    };
+    let store = &*store::open(&books.database.url, &hasty).await.unwrap();
+    let a = open(store, "a", 100).await;
+    let mut other = connection(&books.database.url).await;
+    let mut held = other.begin().await.unwrap();
+    sqlx::query("SELECT FROM account FOR UPDATE")
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    let letters = vec![letter(Reason::Invalid, "{}")];
+    let plain = spend("a", &a, "e", 1);
+    let long = AccountChange {
+        letters,
+        ..plain.clone()
+    };
+    for change in [plain.clone(), long] {
+        let error = store.commit(&plan(vec![change])).await.unwrap_err();
+        assert!(matches!(error, StoreError::Away(_)), "{error:?}");
+    }
+    held.rollback().await.unwrap();
+    // What was given up may have been written or not; here the server may still
+    // have got to the first one.
+    let committed = store.commit(&plan(vec![plain])).await;
+    let raced_or_done = committed.is_ok_and(|it| it.stale.len() <= 1);
+    assert!(raced_or_done);
+    assert_eq!(state(store, "a").await, (2, 99));
+    sound(store).await;
+}
+
+#[tokio::test]
 async fn of_a_deadlock_one_is_told_to_try_again() {
     let books = On::Postgres.books().await;
     let store = &*books.store;
