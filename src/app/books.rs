@@ -64,8 +64,10 @@ async fn try_open(config: &Config, schema: Schema) -> store::Result<Arc<dyn Stor
 impl fmt::Display for Unopened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} can't be used: {}", self.url, self.error)?;
-        if self.hopeless && self.schema == Schema::Check {
-            f.write_str("; `onceledger migrate` makes what is missing and brings an older schema up to date")?;
+        // The store does not know of commands where it only compares versions.
+        let said = self.error.to_string().contains("onceledger migrate");
+        if self.hopeless && self.schema == Schema::Check && !said {
+            f.write_str("; `onceledger migrate` brings an older one up to date, a newer one needs a newer program")?;
         }
         Ok(())
     }

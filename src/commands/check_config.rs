@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::config::{self, ALL, Flags, Purpose};
+use super::output::print;
+use crate::config::{self, ALL, Flags, Purpose, QueueConfig};
 
 /// Check all settings and show those in force, each with where it comes from
 ///
@@ -26,27 +27,31 @@ impl CheckConfig {
         for warning in &loaded.warnings {
             eprintln!("warning: {warning}");
         }
+        let mut text = String::new();
         for shown in &loaded.shown {
-            println!("{} = {}  # {}", shown.key, shown.value, shown.origin);
+            text += &format!("{} = {}  # {}\n", shown.key, shown.value, shown.origin);
         }
         for queue in &loaded.config.queues {
-            println!("\n[[queue]]");
-            println!("name = {:?}", queue.name);
-            println!("source = {:?}", queue.source);
-            if let Some(scope) = &queue.scope {
-                println!("scope = {scope:?}");
-            }
-            println!("tenant = {:?}", queue.tenant);
-            if let Some(kind) = queue.kind {
-                println!("type = {:?}", kind.as_str());
-            }
-            if let Some(prefetch) = queue.prefetch {
-                println!("prefetch = {prefetch}");
-            }
-            if let Some(declare) = queue.declare {
-                println!("declare = {declare}");
-            }
+            text += &entry(queue);
         }
+        print(&text)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A queue as it stands in the file.
+fn entry(queue: &QueueConfig) -> String {
+    let quoted = |text: &str| format!("{text:?}");
+    [
+        ("name", Some(quoted(&queue.name))),
+        ("source", Some(quoted(&queue.source))),
+        ("scope", queue.scope.as_deref().map(quoted)),
+        ("tenant", Some(quoted(&queue.tenant))),
+        ("type", queue.kind.map(|kind| quoted(kind.as_str()))),
+        ("prefetch", queue.prefetch.map(|count| count.to_string())),
+        ("declare", queue.declare.map(|declare| declare.to_string())),
+    ]
+    .into_iter()
+    .filter_map(|(key, value)| Some(format!("{key} = {}\n", value?)))
+    .fold("\n[[queue]]\n".to_owned(), |text, line| text + &line)
 }

@@ -14,6 +14,7 @@ use tokio::{
     net::TcpStream,
 };
 
+use super::output::print;
 use crate::config::{self, Flags, HTTP, Purpose};
 
 /// Docker gives a check some seconds; ours ends sooner, with a reason.
@@ -53,7 +54,7 @@ impl Healthcheck {
         if status != 200 {
             bail!("http://{address}{path} answers {status}");
         }
-        println!("http://{address}{path} answers 200");
+        print(&format!("http://{address}{path} answers 200\n"))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::prepare;
+use super::{output::print, prepare};
 use crate::{
     app::books::{self, Schema},
     config::{DATABASE, Flags, LOGS, Purpose},
@@ -29,7 +29,10 @@ impl Migrate {
         let config = prepare(&self.flags.0, Purpose::Look)?.config;
         let store = books::open(&config, Schema::Migrate).await?;
         store.close().await;
-        println!("the schema of {} is up to date", config.database_url);
+        print(&format!(
+            "the schema of {} is up to date\n",
+            config.database_url
+        ))?;
         Ok(ExitCode::SUCCESS)
     }
 }

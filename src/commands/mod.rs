@@ -8,6 +8,7 @@ mod check_config;
 mod healthcheck;
 mod migrate;
 mod openapi;
+mod output;
 mod serve;
 mod verify;
 

@@ -1,12 +1,10 @@
 //! `onceledger openapi`: the description of the HTTP interface.
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use clap::Args;
 
+use super::output::print;
 use crate::http;
 
 /// Print the OpenAPI document of the HTTP interface
@@ -19,7 +17,7 @@ pub(super) struct Openapi;
 
 impl Openapi {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        io::stdout().write_all(http::openapi_json()?.as_bytes())?;
+        print(&http::openapi_json()?)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::prepare;
+use super::{output::print, prepare};
 use crate::{
     app::books::{self, Schema},
     config::{DATABASE, Flags, LOGS, Purpose},
-    store::Verified,
+    store::{Offence, Verified},
 };
 
 /// Check every balance and version against the history
@@ -36,23 +36,26 @@ impl Verify {
             entries,
             offences,
         } = verified?;
-        for offence in &offences {
-            println!(
-                "{}/{}: {}",
-                offence.tenant, offence.account_id, offence.what
-            );
+        let mut text = String::new();
+        for Offence {
+            tenant,
+            account_id,
+            what,
+        } in &offences
+        {
+            text += &format!("{tenant}/{account_id}: {what}\n");
         }
-        println!("{accounts} accounts and {entries} entries looked at");
-        if offences.is_empty() {
-            println!("all agree");
-            return Ok(ExitCode::SUCCESS);
-        }
-        let more = if offences.len() >= Verified::OFFENCES_MAX {
-            " or more"
-        } else {
-            ""
+        text += &format!("{accounts} accounts and {entries} entries looked at\n");
+        text += &match offences.len() {
+            0 => "all agree\n".to_owned(),
+            Verified::OFFENCES_MAX => format!("{} offences or more\n", Verified::OFFENCES_MAX),
+            count => format!("{count} offences\n"),
         };
-        println!("{}{more} offences", offences.len());
-        Ok(ExitCode::FAILURE)
+        print(&text)?;
+        Ok(if offences.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     }
 }

@@ -9,7 +9,7 @@ mod writer;
 use std::{
     cell::RefCell,
     hash::{BuildHasher, BuildHasherDefault},
-    io::IsTerminal,
+    io::{self, IsTerminal},
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -30,7 +30,7 @@ use self::{
     report::Report,
     writer::{Aside, Job},
 };
-use super::{Unusable, prepare};
+use super::{Unusable, output::print, prepare};
 use crate::{
     app::books::{self, Schema},
     clock::Clock,
@@ -97,7 +97,7 @@ impl Apply {
         store.close().await;
         let report = report.into_inner();
         report.end();
-        self.tell(&report, started.elapsed());
+        self.tell(&report, started.elapsed())?;
         read?;
         let clean = report.summary.nothing_refused() || !self.strict;
         Ok(if clean && report.lost == 0 {
@@ -110,7 +110,7 @@ impl Apply {
     /// What to read, and how long it is where that is known.
     async fn input(&self) -> anyhow::Result<(Input, Option<u64>)> {
         if self.file == "-" {
-            if std::io::stdin().is_terminal() {
+            if io::stdin().is_terminal() {
                 eprintln!("reading events from the terminal, one a line; Ctrl-D ends");
             }
             let input = BufReader::with_capacity(READ_BYTES, tokio::io::stdin());
@@ -242,21 +242,21 @@ impl Apply {
         }
     }
 
-    fn tell(&self, report: &Report, took: Duration) {
+    fn tell(&self, report: &Report, took: Duration) -> io::Result<()> {
         for line in report.summary.bad_lines() {
             eprintln!("{line}");
         }
-        println!(
-            "{} events from {} in {:.1} s",
+        print(&format!(
+            "{} events from {} in {:.1} s\n{}",
             report.summary.total(),
             if self.file == "-" {
                 "standard input"
             } else {
                 &self.file
             },
-            took.as_secs_f64()
-        );
-        print!("{}", report.summary);
+            took.as_secs_f64(),
+            report.summary
+        ))
     }
 }
 

@@ -125,6 +125,9 @@ impl Desk<'_> {
     /// Judges everything that waits by the account as it is now: after an
     /// opening what waited for the account may wait for a version, or be refused.
     pub(super) fn judge_waiting_anew(&mut self) {
+        // That nothing is due is an answer too: on a stale page it would be repeated
+        // for ever.
+        self.sheet.answered = true;
         if self.opened_version().is_none() || self.sheet.unfinished {
             return;
         }

@@ -80,6 +80,18 @@ SET lock_timeout = '2s';
 SET idle_in_transaction_session_timeout = '30s';
 SET timezone = 'UTC'";
 
+/// What the connections of the ledger are told besides. Every statement of theirs
+/// finds a few rows by an index, and nothing else is ever right: a plan that
+/// was made and kept while there were ten accounts must not read all of them
+/// when there are a million. Behind a pooler that loses settings, the server's
+/// own choice holds, which is good as long as its statistics are.
+const LEDGER_SESSION: &str = "\
+SET enable_seqscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET cpu_tuple_cost = 1;
+SET jit = off";
+
 /// Books kept in PostgreSQL (15 or newer).
 #[derive(Clone, Debug)]
 pub struct PostgresStore {
@@ -103,10 +115,10 @@ impl PostgresStore {
         let store = Self {
             // A connection that died is told by the first statement on it, and
             // the caller then waits as for any database that is away.
-            ledger: pool(options, options.ledger_connections)
+            ledger: pool(options, options.ledger_connections, LEDGER_SESSION)
                 .test_before_acquire(false)
                 .connect_lazy_with(server.clone()),
-            reads: pool(options, options.read_connections).connect_lazy_with(server),
+            reads: pool(options, options.read_connections, "").connect_lazy_with(server),
         };
         store.answers().await?;
         Ok(store)
@@ -159,14 +171,15 @@ impl PostgresStore {
     }
 }
 
-fn pool(options: &StoreOptions, connections: u32) -> PgPoolOptions {
+fn pool(options: &StoreOptions, connections: u32, session: &'static str) -> PgPoolOptions {
     PgPoolOptions::new()
         .max_connections(connections.max(1))
         .acquire_timeout(options.acquire_timeout)
         .acquire_slow_threshold(Duration::from_secs(1))
-        .after_connect(|connection, _| {
+        .after_connect(move |connection, _| {
             Box::pin(async move {
-                sqlx::raw_sql(SESSION).execute(connection).await?;
+                sqlx::raw_sql(SESSION).execute(&mut *connection).await?;
+                sqlx::raw_sql(session).execute(connection).await?;
                 Ok(())
             })
         })

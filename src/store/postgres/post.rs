@@ -13,30 +13,26 @@ use super::{
 };
 use crate::store::Result;
 
-/// Everything after `held` is written only for accounts whose proof held, since
-/// it is joined to them. A plain INSERT: an identity or an entry that is there
-/// already fails the statement as a whole, which is [`crate::store::StoreError::Raced`].
+/// Events are written only for accounts that were moved, or that are held where
+/// nothing is to move. A plain INSERT: an identity or an entry that is there already fails the statement as
+/// a whole, which is [`crate::store::StoreError::Raced`].
 ///
 /// - Rows are locked in the order of their ids (the lock is taken above the
 ///   sort), so that two writers can't wait for each other. A row that moved
 ///   while this waited for its lock is judged by its newest version.
-/// - The condition is wrapped in CASE and the arrays have a counter beside them
-///   for the planner's sake: it takes a CASE for 50 % and a counter for 1,000
-///   rows, while three equalities on arrays of unknown length look like one row,
-///   and the join of 1,000 events to one account is then done by a nested loop.
+/// - Whether an event's account is proven is asked inside a CASE: there the planner
+///   can't make a join of it, and answers from a hash table whatever it thinks of
+///   the lengths of arrays.
 /// - Events are inserted in the order of arrival: `seq` keeps it.
 const POST: &str = "\
 WITH held AS MATERIALIZED (
     SELECT a.id, w.moves, w.version_after, w.revision_after, w.balance_after, w.updated_after
-    FROM ROWS FROM (
-        unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[],
-               $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]),
-        generate_subscripts($1::bigint[], 1)
-    ) AS w (id, version, revision, balance, moves,
-            version_after, revision_after, balance_after, updated_after, place)
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[],
+                $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
+        AS w (id, version, revision, balance, moves,
+              version_after, revision_after, balance_after, updated_after)
     JOIN account a ON a.id = w.id
-    WHERE CASE WHEN a.version = w.version AND a.revision = w.revision AND a.balance = w.balance
-               THEN true ELSE false END
+    WHERE a.version = w.version AND a.revision = w.revision AND a.balance = w.balance
     ORDER BY a.id
     FOR NO KEY UPDATE OF a
 ), moved AS (
@@ -44,6 +40,9 @@ WITH held AS MATERIALIZED (
     SET balance = h.balance_after, version = h.version_after,
         revision = h.revision_after, updated_at = h.updated_after
     FROM held h WHERE a.id = h.id AND h.moves
+    RETURNING a.id
+), proven AS (
+    SELECT id FROM moved UNION ALL SELECT id FROM held WHERE NOT moves
 ), written AS (
     INSERT INTO event (
         account, version, amount, balance_after, floor, expected_version, found_version,
@@ -53,29 +52,27 @@ WITH held AS MATERIALIZED (
         e.account, e.version, e.amount, e.balance_after, e.floor, e.expected_version, e.found_version,
         e.found_balance, e.occurred_at, e.first_seen_at, e.decided_at, e.decision, e.key, e.derived, e.type,
         e.status, e.reason, e.tenant, e.source, e.event_id, e.account_id, e.currency, e.reference, e.trail
-    FROM ROWS FROM (
-        unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
-               $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[],
-               $20::bigint[], $21::bigint[], $22::bytea[], $23::boolean[], $24::text[],
-               $25::text[], $26::text[], $27::text[], $28::text[], $29::text[], $30::text[],
-               $31::text[], $32::text[], $33::text[]),
-        generate_subscripts($10::bigint[], 1)
-    ) AS e (account, version, amount, balance_after, floor, expected_version, found_version,
-            found_balance, occurred_at, first_seen_at, decided_at, decision, key, derived, type,
-            status, reason, tenant, source, event_id, account_id, currency, reference, trail, place)
-    JOIN held h ON h.id = e.account
+    FROM unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
+                $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[],
+                $20::bigint[], $21::bigint[], $22::bytea[], $23::boolean[], $24::text[],
+                $25::text[], $26::text[], $27::text[], $28::text[], $29::text[], $30::text[],
+                $31::text[], $32::text[], $33::text[]) WITH ORDINALITY
+        AS e (account, version, amount, balance_after, floor, expected_version, found_version,
+              found_balance, occurred_at, first_seen_at, decided_at, decision, key, derived, type,
+              status, reason, tenant, source, event_id, account_id, currency, reference, trail, place)
+    WHERE CASE WHEN e.account IN (SELECT id FROM proven) THEN true ELSE false END
     ORDER BY e.place
 ), kept AS (
     INSERT INTO event_detail (key, metadata, queue, headers, marks, body)
     SELECT d.key, d.metadata, d.queue, d.headers, d.marks, d.body
     FROM unnest($34::bigint[], $35::bytea[], $36::text[], $37::text[], $38::text[], $39::text[], $40::bytea[])
         AS d (account, key, metadata, queue, headers, marks, body)
-    JOIN held h ON h.id = d.account
+    WHERE CASE WHEN d.account IN (SELECT id FROM proven) THEN true ELSE false END
     ON CONFLICT (key) DO UPDATE
     SET metadata = EXCLUDED.metadata, queue = EXCLUDED.queue, headers = EXCLUDED.headers,
         marks = EXCLUDED.marks, body = EXCLUDED.body
 )
-SELECT coalesce(array_agg(id), '{}') FROM held";
+SELECT coalesce(array_agg(id), '{}') FROM proven";
 
 /// What one posting is about.
 #[derive(Default)]

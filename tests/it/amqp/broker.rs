@@ -2,7 +2,7 @@
 //! each test that are deleted when the test is over, also when it failed.
 
 use lapin::{
-    BasicProperties, Channel, Connection, ConnectionProperties,
+    BasicProperties, Channel, Connection, ConnectionProperties, PublisherConfirm,
     options::{
         BasicPublishOptions, ConfirmSelectOptions, ExchangeDeleteOptions, QueueDeclareOptions,
         QueueDeleteOptions,
@@ -88,27 +88,44 @@ impl Broker {
         Some(count)
     }
 
-    /// Publishes to a queue and waits until the broker has all of it.
+    /// Publishes to a queue and waits until the broker has all of it. What it
+    /// refuses (a quorum queue may while it elects its leader) is sent again, as
+    /// a producer would.
     pub(super) async fn publish(&self, queue: &str, bodies: impl IntoIterator<Item = String>) {
-        let mut confirms = Vec::new();
-        for body in bodies {
-            let properties = BasicProperties::default().with_delivery_mode(2);
-            let confirm = self
-                .publishing
-                .basic_publish(
-                    "".into(),
-                    queue.into(),
-                    BasicPublishOptions::default(),
-                    body.as_bytes(),
-                    properties,
-                )
-                .await
-                .unwrap();
-            confirms.push(confirm);
+        let mut waiting: Vec<String> = bodies.into_iter().collect();
+        for _ in 0..100 {
+            let mut confirms = Vec::new();
+            for body in waiting {
+                let confirm = self.send(queue, &body).await;
+                confirms.push((body, confirm));
+            }
+            waiting = Vec::new();
+            for (body, confirm) in confirms {
+                if !confirm.await.unwrap().is_ack() {
+                    waiting.push(body);
+                }
+            }
+            if waiting.is_empty() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
-        for confirm in confirms {
-            assert!(confirm.await.unwrap().is_ack());
-        }
+        panic!("{queue} never took {} messages", waiting.len());
+    }
+
+    async fn send(&self, queue: &str, body: &str) -> PublisherConfirm {
+        let properties = BasicProperties::default().with_delivery_mode(2);
+        let options = BasicPublishOptions::default();
+        self.publishing
+            .basic_publish(
+                "".into(),
+                queue.into(),
+                options,
+                body.as_bytes(),
+                properties,
+            )
+            .await
+            .unwrap()
     }
 }
 

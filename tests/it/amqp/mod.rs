@@ -4,8 +4,10 @@
 mod broker;
 mod delivery;
 mod flaky;
+mod killed;
 mod outages;
 mod proxy;
+mod scripted;
 mod service;
 mod stopping;
 mod topology;

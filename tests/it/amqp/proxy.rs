@@ -10,7 +10,7 @@ use std::{
 
 use onceledger::tasks::Tasks;
 use tokio::{
-    io::copy_bidirectional,
+    io::{AsyncReadExt, AsyncWriteExt, copy},
     net::{TcpListener, TcpStream},
     sync::watch,
 };
@@ -21,6 +21,7 @@ pub(super) struct Proxy {
     /// Counts the cuts.
     cut: watch::Sender<u32>,
     closed: Arc<AtomicBool>,
+    muted: Arc<AtomicBool>,
     tasks: Tasks,
 }
 
@@ -37,9 +38,11 @@ impl Proxy {
             address: listener.local_addr().unwrap(),
             cut: watch::channel(0).0,
             closed: Arc::default(),
+            muted: Arc::default(),
             tasks: Tasks::new(),
         };
         let (cut, closed, tasks) = (proxy.cut.clone(), proxy.closed.clone(), proxy.tasks.clone());
+        let muted = proxy.muted.clone();
         proxy.tasks.spawn("proxy", async move {
             while let Some(Ok((near, _))) = tasks
                 .stopping()
@@ -47,7 +50,10 @@ impl Proxy {
                 .await
             {
                 if !closed.load(Ordering::SeqCst) {
-                    tasks.spawn("proxied", pass(near, target.clone(), cut.subscribe()));
+                    tasks.spawn(
+                        "proxied",
+                        pass(near, target.clone(), cut.subscribe(), muted.clone()),
+                    );
                 }
             }
         });
@@ -73,6 +79,12 @@ impl Proxy {
         self.cut();
     }
 
+    /// Lets nothing through to the broker any more; what the broker says still
+    /// comes in.
+    pub(super) fn mute(&self) {
+        self.muted.store(true, Ordering::SeqCst);
+    }
+
     /// Takes connections again.
     pub(super) fn open(&self) {
         self.closed.store(false, Ordering::SeqCst);
@@ -86,10 +98,30 @@ impl Drop for Proxy {
     }
 }
 
-async fn pass(mut near: TcpStream, target: (String, u16), mut cut: watch::Receiver<u32>) {
-    let mut far = TcpStream::connect(target).await.unwrap();
+async fn pass(
+    near: TcpStream,
+    target: (String, u16),
+    mut cut: watch::Receiver<u32>,
+    muted: Arc<AtomicBool>,
+) {
+    let far = TcpStream::connect(target).await.unwrap();
+    let (mut from_near, mut to_near) = near.into_split();
+    let (mut from_far, mut to_far) = far.into_split();
+    let outwards = async {
+        let mut bytes = [0; 8_192];
+        while let Ok(count) = from_near.read(&mut bytes).await
+            && count > 0
+        {
+            let told =
+                muted.load(Ordering::SeqCst) || to_far.write_all(&bytes[..count]).await.is_ok();
+            if !told {
+                break;
+            }
+        }
+    };
     tokio::select! {
-        _ = copy_bidirectional(&mut near, &mut far) => {}
+        () = outwards => {}
+        _ = copy(&mut from_far, &mut to_near) => {}
         _ = cut.changed() => {}
     }
 }

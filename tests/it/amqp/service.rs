@@ -8,7 +8,7 @@ use onceledger::{
     clock::Clock,
     config::{Config, LogFormat, QueueConfig, SecretUrl},
     copies::Copies,
-    domain::{AccountKey, Ask, Currency, Opening, Work},
+    domain::{AccountKey, Answer, Ask, Currency, Opening, Work},
     lane::{Gathering, Lanes},
     ledger::Ledger,
     store::{self, LetterFilter, LetterView, Store, StoreOptions},
@@ -97,18 +97,13 @@ impl Service {
     /// Opens accounts `0` to `count - 1`.
     pub(super) async fn open_accounts(&self, count: usize) {
         for id in 0..count {
-            let opening = Opening {
-                currency: Currency::parse("CNY").unwrap(),
-                balance: BALANCE,
-                floor: Some(0),
-                metadata: None,
-            };
-            let work = Work {
-                account: account(&id.to_string()),
-                ask: Ask::Open(opening),
-            };
-            self.lanes.ask(work).await.unwrap();
+            self.ask(opening(&id.to_string())).await;
         }
+    }
+
+    /// Asks past the queue, on the way that everything takes.
+    pub(super) async fn ask(&self, work: Work) -> Answer {
+        self.lanes.ask(work).await.unwrap()
     }
 
     /// What the accounts `0` to `count - 1` hold together.
@@ -202,6 +197,20 @@ impl Service {
 /// An account of the default tenant.
 pub(super) fn account(id: &str) -> AccountKey {
     AccountKey::new("default", id)
+}
+
+/// The opening of an account.
+pub(super) fn opening(id: &str) -> Work {
+    let opening = Opening {
+        currency: Currency::parse("CNY").unwrap(),
+        balance: BALANCE,
+        floor: Some(0),
+        metadata: None,
+    };
+    Work {
+        account: account(id),
+        ask: Ask::Open(opening),
+    }
 }
 
 /// A debit as a producer writes it.

@@ -13,14 +13,14 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// How a run ended.
 #[derive(Debug)]
-pub struct Ended {
-    pub code: Option<i32>,
-    pub out: String,
-    pub err: String,
+pub(super) struct Ended {
+    pub(super) code: Option<i32>,
+    pub(super) out: String,
+    pub(super) err: String,
 }
 
 /// A command in a folder, with nothing in its environment but what is given.
-pub fn command(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Command {
+pub(super) fn command(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onceledger"));
     command
         .current_dir(folder)
@@ -32,12 +32,17 @@ pub fn command(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Command {
 }
 
 /// Runs to the end.
-pub fn run(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Ended {
+pub(super) fn run(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Ended {
     run_with_input(folder, args, env, b"")
 }
 
 /// Runs to the end with an input.
-pub fn run_with_input(folder: &Path, args: &[&str], env: &[(&str, &str)], input: &[u8]) -> Ended {
+pub(super) fn run_with_input(
+    folder: &Path,
+    args: &[&str],
+    env: &[(&str, &str)],
+    input: &[u8],
+) -> Ended {
     let mut child = command(folder, args, env)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -60,16 +65,16 @@ pub fn run_with_input(folder: &Path, args: &[&str], env: &[(&str, &str)], input:
 }
 
 /// A service that runs until the test ends.
-pub struct Service {
+pub(super) struct Service {
     child: Child,
     log: Arc<Mutex<String>>,
     /// Where it serves HTTP.
-    pub address: String,
+    pub(super) address: String,
 }
 
 impl Service {
     /// Starts `serve` on a free port.
-    pub fn start(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Self {
+    pub(super) fn start(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut all = vec!["serve", "--http-addr", "127.0.0.1:0"];
         all.extend(args);
         let mut child = command(folder, &all, env)
@@ -98,34 +103,42 @@ impl Service {
     }
 
     /// Waits for a line with this text, and answers the line.
-    pub fn logged(&mut self, text: &str) -> String {
+    pub(super) fn logged(&mut self, text: &str) -> String {
         let end = Instant::now() + LIMIT;
         loop {
-            let found = self.log().lines().find(|line| line.contains(text)).map(str::to_owned);
+            let found = self
+                .log()
+                .lines()
+                .find(|line| line.contains(text))
+                .map(str::to_owned);
             if let Some(line) = found {
                 return line;
             }
             let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none(), "ended ({ended:?}) without {text:?}: {}", self.log());
+            assert!(
+                ended.is_none(),
+                "ended ({ended:?}) without {text:?}: {}",
+                self.log()
+            );
             assert!(Instant::now() < end, "never said {text:?}: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
     /// Everything logged so far.
-    pub fn log(&self) -> String {
+    pub(super) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
     /// The status and body of a GET.
-    pub async fn get(&self, path: &str) -> (u16, String) {
+    pub(super) async fn get(&self, path: &str) -> (u16, String) {
         let url = format!("http://{}{path}", self.address);
         let answer = reqwest::get(url).await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
     /// The status and body of a POST.
-    pub async fn post(&self, path: &str, body: &serde_json::Value) -> (u16, String) {
+    pub(super) async fn post(&self, path: &str, body: &serde_json::Value) -> (u16, String) {
         let url = format!("http://{}{path}", self.address);
         let sending = reqwest::Client::new().post(url).json(body).send();
         let answer = sending.await.unwrap();
@@ -133,7 +146,7 @@ impl Service {
     }
 
     /// Waits until a GET answers with this status.
-    pub async fn answers(&self, path: &str, status: u16) {
+    pub(super) async fn answers(&self, path: &str, status: u16) {
         let end = Instant::now() + LIMIT;
         loop {
             let (found, body) = self.get(path).await;
@@ -150,7 +163,7 @@ impl Service {
     }
 
     /// Sends a signal.
-    pub fn signal(&self, name: &str) {
+    pub(super) fn signal(&self, name: &str) {
         let status = Command::new("kill")
             .args([&format!("-{name}"), &self.child.id().to_string()])
             .status()
@@ -159,7 +172,7 @@ impl Service {
     }
 
     /// Waits for the end, and answers the exit code.
-    pub fn ended(&mut self) -> Option<i32> {
+    pub(super) fn ended(&mut self) -> Option<i32> {
         let end = Instant::now() + LIMIT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {

@@ -218,3 +218,53 @@ async fn applied_at_never_goes_back_when_the_clock_does() {
     let state = desk.model.state();
     assert_eq!(state.history(&key(0))[1].decided_at, Timestamp(1_000_000));
 }
+
+#[tokio::test]
+async fn unversioned_ones_follow_the_whole_chain_also_behind_the_first_window() {
+    let mut desk = Desk::new();
+    let many = RELEASE_MAX as i64 + 5;
+    let mut works: Vec<Work> = (1..=many)
+        .map(|v| event(0, format!("v{v}"), Kind::Debit, 1, Some(v)))
+        .collect();
+    works.extend((0..3).map(|n| event(0, format!("u{n}"), Kind::Debit, 1, None)));
+    for batch in works.chunks(300) {
+        desk.ledger.settle(batch).await;
+    }
+    desk.ask(open(0, 1_000_000)).await;
+    desk.ask(Work {
+        account: key(0),
+        ask: Ask::Release,
+    })
+    .await;
+    assert_eq!(desk.count(Status::Applied) as i64, many + 3 + 1);
+    assert_eq!(desk.model.state().accounts[&key(0)].version, many + 3 + 1);
+}
+
+#[tokio::test]
+async fn an_identity_decided_on_another_account_of_the_batch_is_answered_after_it() {
+    let mut desk = Desk::new();
+    desk.ask(open(0, 10)).await;
+    desk.ask(open(1, 10)).await;
+    // The first is refused by the store for ever, so its identity is free after all.
+    desk.model.faults.lock().unwrap().refused_amount = Some(7);
+    let works = [
+        event(0, "x".into(), Kind::Debit, 7, None),
+        event(1, "x".into(), Kind::Debit, 3, None),
+    ];
+    let answers = desk.ledger.settle(&works).await;
+    assert!(answers[0].is_err());
+    let Ok(Answer::Event(told)) = &answers[1] else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(told.verdict, Verdict::Applied);
+    // And where the first stands, the second is a reused id.
+    let works = [
+        event(0, "y".into(), Kind::Debit, 1, None),
+        event(1, "y".into(), Kind::Debit, 1, None),
+    ];
+    let answers = desk.ledger.settle(&works).await;
+    let Ok(Answer::Event(told)) = &answers[1] else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(told.verdict, Verdict::Rejected(Reason::EventIdReused));
+}

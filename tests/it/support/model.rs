@@ -78,6 +78,11 @@ impl Model {
     pub fn state(&self) -> State {
         self.state.lock().unwrap().clone()
     }
+
+    /// Puts another state in its place, as other instances may have made it.
+    pub fn put(&self, state: State) {
+        *self.state.lock().unwrap() = state;
+    }
 }
 
 impl State {

@@ -91,7 +91,8 @@ impl Line {
             .map(|text| (text != "none").then(|| text.parse().unwrap()))
     }
 
-    fn source(&self) -> &str {
+    /// Who sends the event of this line.
+    pub fn source(&self) -> &str {
         self.options.get("src").map_or("s", String::as_str)
     }
 
