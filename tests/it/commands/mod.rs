@@ -3,6 +3,7 @@
 mod apply;
 mod config;
 mod program;
+mod queue;
 mod serve;
 mod sweeper;
 mod verify;
