@@ -111,6 +111,7 @@ pub(super) struct AccountJson {
 
 /// An account as it stood at a version.
 #[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({"id": "4711", "currency": "CNY", "balance": 49500, "version": 2}))]
 pub(super) struct AccountThen {
     /// Its id.

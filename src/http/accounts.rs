@@ -15,7 +15,7 @@ use super::{
     account_json::{AccountChanges, AccountJson, AccountThen, NewAccount},
     body,
     caller::Caller,
-    headers::{Tags, etag, idempotency_key},
+    headers::{IdempotencyKeyParam, IfMatchParam, IfNoneMatchParam, Tags, etag, idempotency_key},
     page::{Page, PageAsk},
     path::AccountPath,
     problem::Problem,
@@ -44,8 +44,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 /// without an `id`, an `Idempotency-Key` makes it repeatable.
 #[utoipa::path(
     post, path = "/v1/accounts", tag = "accounts", operation_id = "openAccount",
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255,
-        description = "Makes a request without an id repeatable")),
+    params(IdempotencyKeyParam),
     request_body(content = NewAccount, description = "The account to open"),
     responses(
         (status = 201, description = "Opened by this call", body = AccountJson,
@@ -108,8 +107,7 @@ async fn open_account(
         ("id" = String, Path, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$",
             description = "The account's id", example = "4711"),
         AccountParams,
-        ("If-None-Match" = Option<String>, Header, max_length = 1000,
-            description = "Answer 304 where the account still has one of these tags"),
+        IfNoneMatchParam,
     ),
     responses(
         (status = 200, description = "The account; with `version` as it stood then", content(
@@ -146,6 +144,9 @@ async fn get_account(
 }
 
 /// List accounts, by id
+///
+/// Every account of the caller's ledger, whatever its status, in the order of their
+/// ids.
 #[utoipa::path(
     get, path = "/v1/accounts", tag = "accounts", operation_id = "listAccounts",
     params(AccountsParams),
@@ -180,8 +181,7 @@ async fn list_accounts(
     params(
         ("id" = String, Path, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$",
             description = "The account's id", example = "4711"),
-        ("If-Match" = Option<String>, Header, max_length = 1000,
-            description = "Change only where the account has one of these tags"),
+        IfMatchParam,
     ),
     request_body(description = "What to change", content(
         (AccountChanges = "application/json"), (AccountChanges = "application/merge-patch+json"))),
@@ -271,7 +271,7 @@ struct AccountsParams {
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<i64>,
     /// The `next_cursor` of the page before; carries every filter and the limit.
-    #[param(max_length = 10000)]
+    #[param(max_length = 4096, pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
 }
 

@@ -34,7 +34,7 @@ pub struct EventJson {
     status: &'static str,
     /// Why, where it did not take effect.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<ReasonJson>)]
+    #[schema(value_type = ReasonJson, required = false)]
     reason: Option<&'static str>,
     /// The same in words.
     #[schema(max_length = 10000)]
@@ -55,18 +55,19 @@ pub struct EventJson {
     amount: i64,
     /// As the event carried it; where a single event is read, else the account's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(pattern = "^[A-Z][A-Z0-9]{2,9}$")]
+    #[schema(value_type = String, required = false, pattern = "^[A-Z][A-Z0-9]{2,9}$")]
     currency: Option<String>,
     /// The version that it wants to find, where it names one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(value_type = i64, required = false, minimum = 1)]
     expected_version: Option<i64>,
     /// The version that it produced.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(value_type = i64, required = false, minimum = 1)]
     version: Option<i64>,
     /// The balance after it, in minor units.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = i64, required = false)]
     balance_after: Option<i64>,
     /// Copies seen; counted aside, written within seconds.
     #[schema(minimum = 0)]
@@ -76,19 +77,19 @@ pub struct EventJson {
     first_seen_at: String,
     /// Left out while it waits; RFC 3339, UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime, max_length = 40)]
+    #[schema(value_type = String, required = false, format = DateTime, max_length = 40)]
     decided_at: Option<String>,
     /// The producer's own reference.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 255)]
+    #[schema(value_type = String, required = false, max_length = 255)]
     reference: Option<String>,
     /// When it happened at the producer's; RFC 3339, UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime, max_length = 40)]
+    #[schema(value_type = String, required = false, format = DateTime, max_length = 40)]
     occurred_at: Option<String>,
     /// As the event carried it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Object, required = false)]
     metadata: Option<Box<RawValue>>,
     /// Every judgement, oldest first; the last is how it stands.
     #[schema(max_items = 10000)]
@@ -106,7 +107,7 @@ pub(super) struct StepJson {
     status: String,
     /// Why.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<ReasonJson>)]
+    #[schema(value_type = ReasonJson, required = false)]
     reason: Option<String>,
     /// The account that the judged form named.
     #[schema(min_length = 1, max_length = 128)]
@@ -119,22 +120,23 @@ pub(super) struct StepJson {
     amount: i64,
     /// As the judged form carried it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(pattern = "^[A-Z][A-Z0-9]{2,9}$")]
+    #[schema(value_type = String, required = false, pattern = "^[A-Z][A-Z0-9]{2,9}$")]
     currency: Option<String>,
     /// As the judged form carried it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(value_type = i64, required = false, minimum = 1)]
     expected_version: Option<i64>,
     /// The account's version, as the judgement found it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(value_type = i64, required = false, minimum = 1)]
     account_version: Option<i64>,
     /// The account's balance, as the judgement found it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = i64, required = false)]
     account_balance: Option<i64>,
     /// There and true where another event took this derived identity over.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(value_type = Option<bool>)]
+    #[schema(value_type = bool, required = false)]
     displaced: bool,
 }
 

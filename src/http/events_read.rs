@@ -62,6 +62,8 @@ async fn get_event(
 }
 
 /// List events, the last first seen first
+///
+/// Also those that wait, that were refused, and the openings of accounts.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", operation_id = "listEvents",
     params(EventsParams),
@@ -113,7 +115,7 @@ struct EventsParams {
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<i64>,
     /// The `next_cursor` of the page before; carries every filter and the limit.
-    #[param(max_length = 10000)]
+    #[param(max_length = 4096, pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
 }
 

@@ -3,6 +3,8 @@
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use utoipa::IntoParams;
+
 use super::problem::Problem;
 use crate::domain::{Identity, Tag};
 
@@ -14,6 +16,51 @@ pub(super) const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// `Preference-Applied` (RFC 7240 section 3).
 pub(super) const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+
+/// The parameter `Idempotency-Key`.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "written down for the OpenAPI document")]
+pub(super) struct IdempotencyKeyParam {
+    /// Names what is sent: of an event without an id it is the id, and it makes an
+    /// opening without an id repeatable. Not with an array.
+    #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255)]
+    idempotency_key: Option<String>,
+}
+
+/// The parameter `If-Match`.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "written down for the OpenAPI document")]
+pub(super) struct IfMatchParam {
+    /// Do it only where the account has one of these tags, such as `"4"` or `"4.2"`
+    /// (for an event the version counts). Not with an array.
+    #[param(
+        rename = "If-Match",
+        pattern = r#"^(\*|(W/)?"[^"]*"(, *(W/)?"[^"]*")*)$"#
+    )]
+    if_match: Option<String>,
+}
+
+/// The parameter `If-None-Match`.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "written down for the OpenAPI document")]
+pub(super) struct IfNoneMatchParam {
+    /// Answer 304 where the account still has one of these tags.
+    #[param(rename = "If-None-Match")]
+    if_none_match: Option<String>,
+}
+
+/// The parameter `Prefer`.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "written down for the OpenAPI document")]
+pub(super) struct PreferParam {
+    /// `handling=strict`: refuse with 409 what would have to wait.
+    #[param(rename = "Prefer", example = "handling=strict")]
+    prefer: Option<String>,
+}
 
 /// A list of entity tags (RFC 9110 section 8.8.3).
 #[derive(Clone, Debug, PartialEq, Eq)]

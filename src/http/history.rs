@@ -40,7 +40,7 @@ pub(super) struct EntryJson {
     version: i64,
     /// The version that the event wanted to find, where it named one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(value_type = i64, required = false, minimum = 1)]
     expected_version: Option<i64>,
     /// What it did.
     #[serde(rename = "type")]
@@ -62,18 +62,18 @@ pub(super) struct EntryJson {
     source: String,
     /// The producer's own reference.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 255)]
+    #[schema(value_type = String, required = false, max_length = 255)]
     reference: Option<String>,
     /// When it happened at the producer's; RFC 3339, UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime, max_length = 40)]
+    #[schema(value_type = String, required = false, format = DateTime, max_length = 40)]
     occurred_at: Option<String>,
     /// When it took effect; RFC 3339, UTC; never goes back.
     #[schema(format = DateTime, max_length = 40)]
     applied_at: String,
     /// As the event carried it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Object, required = false)]
     metadata: Option<Box<RawValue>>,
 }
 
@@ -127,6 +127,9 @@ impl EntryJson {
 }
 
 /// Page through an account's history, newest first
+///
+/// Without a hole: each entry's version is one more than that of the entry before
+/// it, and its `balance_before` is the `balance_after` of that entry.
 #[utoipa::path(
     get, path = "/v1/accounts/{id}/history", tag = "accounts", operation_id = "listHistory",
     params(
@@ -170,6 +173,8 @@ async fn list_history(
 }
 
 /// One entry of an account's history
+///
+/// The opening is version 1; an entry never changes.
 #[utoipa::path(
     get, path = "/v1/accounts/{id}/history/{version}", tag = "accounts", operation_id = "getEntry",
     params(
@@ -220,7 +225,7 @@ struct HistoryParams {
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<i64>,
     /// The `next_cursor` of the page before; carries the order and the limit.
-    #[param(max_length = 10000)]
+    #[param(max_length = 4096, pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
 }
 

@@ -53,15 +53,15 @@ pub(super) struct LetterJson {
     queue: String,
     /// Who produced it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 1000)]
+    #[schema(value_type = String, required = false, max_length = 1000)]
     source: Option<String>,
     /// The event id.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 1000)]
+    #[schema(value_type = String, required = false, max_length = 1000)]
     event_id: Option<String>,
     /// The account.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 1000)]
+    #[schema(value_type = String, required = false, max_length = 1000)]
     account_id: Option<String>,
     /// The message as it came, as `body_encoding` says; in lists cut after 4 KiB.
     body: String,
@@ -72,7 +72,7 @@ pub(super) struct LetterJson {
     body_bytes: i64,
     /// There and true where `body` is cut.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(value_type = Option<bool>)]
+    #[schema(value_type = bool, required = false)]
     body_truncated: bool,
     /// The readable headers as they came.
     #[schema(value_type = Object)]
@@ -175,6 +175,8 @@ fn body(bytes: &[u8], truncated: bool) -> (String, BodyEncoding) {
 }
 
 /// List dead letters, newest first
+///
+/// Resolved ones too, unless `status` says otherwise.
 #[utoipa::path(
     get, path = "/v1/dead-letters", tag = "dead letters", operation_id = "listDeadLetters",
     params(LettersParams),
@@ -200,6 +202,8 @@ async fn list_letters(
 }
 
 /// One dead letter, whole
+///
+/// With its body uncut.
 #[utoipa::path(
     get, path = "/v1/dead-letters/{id}", tag = "dead letters", operation_id = "getDeadLetter",
     params(("id" = Uuid, Path, description = "Its id")),
@@ -251,7 +255,7 @@ struct LettersParams {
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<i64>,
     /// The `next_cursor` of the page before; carries every filter and the limit.
-    #[param(max_length = 10000)]
+    #[param(max_length = 4096, pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
 }
 

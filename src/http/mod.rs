@@ -24,6 +24,7 @@ use crate::{clock::Clock, lane::Lanes, store::Store, telemetry::Metrics};
 mod account_json;
 mod accounts;
 mod body;
+mod call;
 mod caller;
 mod event_in;
 mod event_json;

@@ -18,7 +18,7 @@ pub struct OutcomeJson {
     outcome: &'static str,
     /// Why, where it did not take effect.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<ReasonJson>)]
+    #[schema(value_type = ReasonJson, required = false)]
     reason: Option<&'static str>,
     /// Who produced it.
     #[schema(max_length = 255)]
@@ -31,21 +31,23 @@ pub struct OutcomeJson {
     account_id: String,
     /// The version that it wanted to find, where it named one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(value_type = i64, required = false, minimum = 1)]
     expected_version: Option<i64>,
     /// Applied or duplicate: the version that it produced.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(value_type = i64, required = false, minimum = 1)]
     version: Option<i64>,
     /// Applied or duplicate: the balance after that entry, in minor units.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = i64, required = false)]
     balance: Option<i64>,
     /// Refused or parked: the account's version as it was found.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(value_type = i64, required = false, minimum = 1)]
     account_version: Option<i64>,
     /// Refused or parked: the account's balance as it was found.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = i64, required = false)]
     account_balance: Option<i64>,
 }
 

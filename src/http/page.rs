@@ -52,7 +52,7 @@ pub(super) struct Page<T> {
     #[schema(max_items = 500)]
     pub(super) items: Vec<T>,
     /// Give it as `cursor` to get the next page; null at the end.
-    #[schema(required, max_length = 10000)]
+    #[schema(required, max_length = 4096, pattern = "^[A-Za-z0-9_-]+$")]
     pub(super) next_cursor: Option<String>,
 }
 

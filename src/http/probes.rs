@@ -84,9 +84,11 @@ struct ReadyJson {
     database: Part,
     /// The broker; left out where only the database was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = BrokerState, required = false)]
     broker: Option<BrokerState>,
     /// Each configured queue: `up` while it is consumed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = BTreeMap<String, Part>, required = false)]
     queues: Option<BTreeMap<String, Part>>,
 }
 
@@ -141,6 +143,8 @@ pub(super) fn undescribed(api: &OpenApi) -> Router<Api> {
 }
 
 /// Whether the process answers
+///
+/// It looks at nothing else.
 #[utoipa::path(
     get, path = "/livez", tag = "service", operation_id = "livez",
     responses((status = 200, description = "It does", body = Alive))
@@ -158,6 +162,9 @@ struct Alive {
 }
 
 /// Whether the service can do its work, and what is away
+///
+/// HTTP goes on answering what it can while something is away. A broker that holds
+/// publishing back is `blocked`, which is no failure of the service.
 #[utoipa::path(
     get, path = "/readyz", tag = "service", operation_id = "readyz",
     params(ReadyParams),
@@ -211,6 +218,8 @@ impl FromQuery for ReadyParams {
 }
 
 /// Figures for Prometheus
+///
+/// In the OpenMetrics text format.
 #[utoipa::path(
     get, path = "/metrics", tag = "service", operation_id = "metrics",
     responses((status = 200, description = "OpenMetrics text", body = String,
@@ -221,6 +230,8 @@ async fn metrics(State(api): State<Api>) -> Response {
 }
 
 /// What this is, and where things are
+///
+/// A place to begin.
 #[utoipa::path(
     get, path = "/", tag = "service", operation_id = "index",
     responses((status = 200, description = "Name, version and paths", body = IndexJson), QueryProblems)

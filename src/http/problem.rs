@@ -21,6 +21,10 @@ const RETRY_AFTER_SECS: u64 = 1;
 
 /// A problem: what happened, to what, and what to do, for people in `detail` and
 /// for programs in `code`.
+///
+/// By code there are more members: `account_id`, `account_version`,
+/// `account_balance`, `etag`, `source`, `event_id`, `expected_version`, `bytes_max`,
+/// `store_code`.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "about:blank",
@@ -32,8 +36,8 @@ const RETRY_AFTER_SECS: u64 = 1;
 pub struct Problem {
     /// Always `about:blank`: the `code` tells problems apart.
     #[serde(rename = "type")]
-    #[schema(max_length = 200)]
-    kind: &'static str,
+    #[schema(value_type = String, pattern = "^about:blank$")]
+    kind: ProblemType,
     /// The status in words.
     #[schema(max_length = 100)]
     title: &'static str,
@@ -42,27 +46,35 @@ pub struct Problem {
     status: u16,
     /// What happened and what to do about it, for people.
     #[schema(max_length = 10000)]
-    detail: String,
+    detail: Box<str>,
     /// What happened, for programs; never changes its meaning.
     #[schema(max_length = 64, pattern = "^[a-z_]+$")]
     code: &'static str,
     /// The field, parameter or header that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 1000)]
-    field: Option<String>,
+    #[schema(value_type = String, required = false, max_length = 255)]
+    field: Option<Box<str>>,
     /// The rule that it breaks: `required`, `type`, `range`, `format`, `length`,
     /// `duplicate_key`, `reserved`, `max_bytes`, `unknown` or `conflict`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Rule>)]
+    #[schema(value_type = Rule, required = false)]
     rule: Option<&'static str>,
     /// In an array: the place of the element that is wrong, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<i64>, minimum = 0, maximum = 1000000)]
-    index: Option<usize>,
+    #[schema(value_type = u32, required = false, minimum = 0, maximum = 1000000)]
+    index: Option<u32>,
     /// More particulars, by code.
     #[serde(flatten)]
-    #[schema(value_type = Object, additional_properties)]
+    #[schema(ignore)]
     more: BTreeMap<&'static str, Value>,
+}
+
+/// The type of every problem.
+#[derive(Debug, Clone, Copy, Serialize)]
+enum ProblemType {
+    /// The code says which it is.
+    #[serde(rename = "about:blank")]
+    AboutBlank,
 }
 
 /// The rules of which one is broken.
@@ -97,10 +109,10 @@ impl Problem {
     #[must_use]
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self {
-            kind: "about:blank",
+            kind: ProblemType::AboutBlank,
             title: status.canonical_reason().unwrap_or("Error"),
             status: status.as_u16(),
-            detail: detail.into(),
+            detail: detail.into().into_boxed_str(),
             code,
             field: None,
             rule: None,
@@ -140,7 +152,7 @@ impl Problem {
     /// Names the field and the rule.
     #[must_use]
     pub fn at(mut self, field: &str, rule: &'static str) -> Self {
-        self.field = Some(field.to_owned());
+        self.field = Some(shortened(field).into());
         self.rule = Some(rule);
         self
     }
@@ -148,7 +160,7 @@ impl Problem {
     /// Names the element of an array.
     #[must_use]
     pub fn in_element(mut self, index: usize) -> Self {
-        self.index = Some(index);
+        self.index = u32::try_from(index).ok();
         self
     }
 
@@ -251,6 +263,11 @@ impl IntoResponse for Problem {
         }
         response
     }
+}
+
+/// A field's name comes from the sender: no more of it than 255 bytes.
+fn shortened(field: &str) -> &str {
+    &field[..field.floor_char_boundary(255)]
 }
 
 /// A path that leads nowhere.

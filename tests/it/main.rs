@@ -1,5 +1,6 @@
 //! Every integration test, in one binary, so that the world links once.
 #![cfg(test)]
+#![expect(unreachable_pub, reason = "nobody is outside of a test binary")]
 
 mod amqp;
 mod commands;

@@ -13,7 +13,7 @@ use onceledger::{
     domain::{AccountChange, Kind, Proof, Reason},
     store::{self, StoreError, StoreOptions},
 };
-use sqlx::{Connection, PgConnection, Row};
+use sqlx::{Connection, PgConnection};
 use tracing::{Event, Metadata, Subscriber, span};
 
 use super::{On, scene::*};
