@@ -49,7 +49,7 @@ use crate::{
 const PING_EVERY: Duration = Duration::from_secs(1);
 
 /// A ping that takes longer has failed.
-const PING_MAX: Duration = Duration::from_secs(5);
+const PING_MAX: Duration = Duration::from_secs(3);
 
 /// How long each part may take to stop; together less than ten seconds.
 const CONSUMERS_STOP: Duration = Duration::from_millis(5_000);

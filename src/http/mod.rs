@@ -84,7 +84,9 @@ pub fn router(state: Api) -> Router {
         .fallback(problem::nowhere)
         .method_not_allowed_fallback(problem::wrong_method)
         .layer(CatchPanicLayer::custom(problem::panicked))
-        .layer(TraceLayer::new_for_http())
+        // A 503 is no event of its own: whoever goes away is logged once, where it is
+        // noticed, and not at every probe.
+        .layer(TraceLayer::new_for_http().on_failure(()))
         .with_state(state)
 }
 

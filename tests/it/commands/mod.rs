@@ -1,8 +1,10 @@
 //! The program as its users meet it: settings, commands, exit codes, signals.
 
 mod apply;
+mod check_config;
 mod config;
 mod program;
+mod queue;
 mod serve;
 mod sweeper;
 mod verify;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use super::program::{Service, run};
 use crate::support::databases;
@@ -168,4 +169,65 @@ fn the_openapi_document_is_printed() {
     assert_eq!(ended.code, Some(0));
     let document: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(document["openapi"], "3.1.0");
+}
+
+/// Passes connections on to a server until it is dropped.
+struct Passage(#[expect(dead_code, reason = "ends its tasks when dropped")] JoinSet<()>);
+
+impl Passage {
+    async fn open(port: u16, server: String) -> Self {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", port))
+            .await
+            .unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut open = JoinSet::new();
+            loop {
+                let (mut client, _) = listener.accept().await.unwrap();
+                let server = server.clone();
+                open.spawn(async move {
+                    let mut server = tokio::net::TcpStream::connect(server).await.unwrap();
+                    // A broken connection is what this is for.
+                    let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+                });
+            }
+        });
+        Self(tasks)
+    }
+}
+
+#[tokio::test]
+async fn postgres_may_come_late_go_away_and_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = databases::empty_postgres().await;
+    let port = closed_port();
+    let mut url = url::Url::parse(&database.url).unwrap();
+    let server = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap_or(5432));
+    url.set_host(Some("127.0.0.1")).unwrap();
+    url.set_port(Some(port)).unwrap();
+    let mut service = Service::start(folder.path(), &["--database-url", url.as_str()], &[]);
+    service.logged("trying on without");
+    service.answers("/readyz", 503).await;
+
+    let passage = Passage::open(port, server.clone()).await;
+    service.answers("/readyz", 200).await;
+    let account = json!({"id": "1", "currency": "EUR", "opening_balance": 10});
+    assert_eq!(service.post("/v1/accounts", &account).await.0, 201);
+
+    drop(passage);
+    service.answers("/readyz", 503).await;
+    assert_eq!(service.get("/livez").await.0, 200);
+    let event = json!({"event_id": "e", "account_id": "1", "amount": 3});
+    assert_eq!(service.post("/v1/events", &event).await.0, 503);
+
+    let _passage = Passage::open(port, server).await;
+    service.answers("/readyz", 200).await;
+    let (status, body) = service.post("/v1/events", &event).await;
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("\"balance\":7"), "{body}");
+    service.signal("TERM");
+    assert_eq!(service.ended(), Some(0), "{}", service.log());
+    let log = service.log();
+    assert_eq!(log.matches("trying on without").count(), 2, "{log}");
+    assert_eq!(log.matches("the database answers").count(), 2, "{log}");
 }
