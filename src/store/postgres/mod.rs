@@ -138,12 +138,14 @@ impl PostgresStore {
     /// [`StoreError::Schema`] where the schema there is newer than this program,
     /// or was changed by hand.
     pub async fn migrate(&self) -> Result<()> {
-        // Not from a pool: the pools' limits on waiting are not for this.
-        let server = self.reads.connect_options();
-        let mut connection = server.connect().await.map_err(failed)?;
-        let done = MIGRATIONS.run(&mut connection).await;
-        done.map_err(migration_failed)?;
-        connection.close().await.map_err(failed)
+        // Not from the store's pools: their limits on waiting are not for this.
+        let alone = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(Duration::from_secs(30))
+            .connect_lazy_with(self.reads.connect_options().as_ref().clone());
+        let done = MIGRATIONS.run(&alone).await.map_err(migration_failed);
+        alone.close().await;
+        done
     }
 
     /// Checks that the schema is the one this program works with.
