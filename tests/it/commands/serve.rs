@@ -222,9 +222,17 @@ async fn postgres_may_come_late_go_away_and_come_back() {
 
     let _passage = Passage::open(port, server).await;
     service.answers("/readyz", 200).await;
-    let (status, body) = service.post("/v1/events", &event).await;
-    assert_eq!(status, 200, "{body}");
-    assert!(body.contains("\"balance\":7"), "{body}");
+    // A connection from before may still be found dead once: the same is sent again.
+    let mut answer = service.post("/v1/events", &event).await;
+    for _ in 0..20 {
+        if answer.0 == 200 {
+            break;
+        }
+        assert_eq!(answer.0, 503, "{}", answer.1);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        answer = service.post("/v1/events", &event).await;
+    }
+    assert!(answer.1.contains("\"balance\":7"), "{}", answer.1);
     service.signal("TERM");
     assert_eq!(service.ended(), Some(0), "{}", service.log());
     let log = service.log();
