@@ -11,7 +11,7 @@ use super::{
     problem::Problem,
 };
 use crate::{
-    domain::{Event, Reason, Submission, Work},
+    domain::{Event, Reason, Submission},
     envelope::{self, Arrival, Header, Malformed, Origin, Reading},
 };
 
@@ -117,7 +117,11 @@ impl Call {
     }
 
     /// All of them, or the first that can't be read.
-    pub(super) fn read_many(&self, body: &[u8], headers: &HeaderMap) -> Result<Vec<Work>, Problem> {
+    pub(super) fn read_many(
+        &self,
+        body: &[u8],
+        headers: &HeaderMap,
+    ) -> Result<Vec<Submission>, Problem> {
         for (name, shown) in [
             (IDEMPOTENCY_KEY, "Idempotency-Key"),
             (header::IF_MATCH, "If-Match"),
@@ -147,12 +151,12 @@ impl Call {
         } else {
             JSON
         };
-        let works = elements.into_iter().enumerate().map(|(index, element)| {
+        let submissions = elements.into_iter().enumerate().map(|(index, element)| {
             let reading = self.read(element, media_type, None);
             let reading = reading.map_err(|bad| invalid_event(*bad).in_element(index))?;
-            Ok(Work::submit(self.submission(reading)))
+            Ok(self.submission(reading))
         });
-        works.collect()
+        submissions.collect()
     }
 
     fn read(

@@ -22,7 +22,7 @@ use super::{
     responses::BodyProblems,
 };
 use crate::{
-    domain::{Answer, Found, Reason, Submission, Told, Unmet, Verdict, Work},
+    domain::{Answer, Event, Found, Reason, Submission, Told, Unmet, Verdict, Work},
     ledger::Failure,
 };
 
@@ -36,6 +36,9 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 /// is answered with its outcome; an array of up to 1000, or a batch of CloudEvents,
 /// with an array of outcomes in the same order, each of its own whatever its
 /// neighbours get. The same event again is a `duplicate` and changes nothing.
+///
+/// With `Prefer: handling=strict`, what would have to wait is not recorded: one
+/// event is answered 409, an element of an array is `rejected` with the reason.
 #[utoipa::path(
     post, path = "/v1/events", tag = "events", operation_id = "postEvents",
     params(
@@ -66,8 +69,8 @@ async fn post_events(
     let call = Call::new(&api, caller, &parts.headers)?;
     let bytes = body::bytes(body, api.limits.body_bytes_max).await?;
     let answer = if call.is_many(&bytes)? {
-        let works = call.read_many(&bytes, &parts.headers)?;
-        Json(submit_all(&api, works).await?).into_response()
+        let submissions = call.read_many(&bytes, &parts.headers)?;
+        Json(submit_all(&api, submissions).await?).into_response()
     } else {
         let (submission, versions) = call.read_one(&bytes, &parts.headers)?;
         Json(submit(&api, submission, &versions).await?).into_response()
@@ -102,23 +105,35 @@ async fn submit(
 }
 
 /// Submits events in order and waits for all of them.
-async fn submit_all(api: &Api, works: Vec<Work>) -> Result<Vec<OutcomeJson>, Problem> {
-    let mut answers = Vec::with_capacity(works.len());
-    for work in works {
+async fn submit_all(api: &Api, submissions: Vec<Submission>) -> Result<Vec<OutcomeJson>, Problem> {
+    let mut waiting = Vec::with_capacity(submissions.len());
+    for submission in submissions {
+        let event = submission.event.clone();
         let (reply, answer) = oneshot::channel();
         // Where the caller has gone away, the work is done all the same.
         let reply = Box::new(move |result| drop(reply.send(result)));
-        api.lanes.send(work, reply).await;
-        answers.push(answer);
+        api.lanes.send(Work::submit(submission), reply).await;
+        waiting.push(async move { (event, answer.await.unwrap_or(Err(Failure::Stopping))) });
     }
-    let answers = join_all(answers).await.into_iter();
-    // One failure of the machine fails the call, and the whole may be sent again.
-    let answers = answers.map(|answer| answer.unwrap_or(Err(Failure::Stopping)));
-    let answers: Vec<Answer> = answers.collect::<Result<_, _>>()?;
-    let outcomes = answers.into_iter().enumerate();
-    outcomes
-        .map(|(index, one)| answer(&told(one)?).map_err(|problem| problem.in_element(index)))
+    let answers = join_all(waiting).await.into_iter();
+    answers
+        .map(|(event, answer)| one_of_many(&event, answer))
         .collect()
+}
+
+/// The outcome of one element, whatever its neighbours get. Only a failure of the
+/// machine fails the call: then the whole may be sent again.
+fn one_of_many(event: &Event, answer: Result<Answer, Failure>) -> Result<OutcomeJson, Problem> {
+    let told = match answer {
+        Err(Failure::Refused { .. }) => {
+            return Ok(OutcomeJson::refused(event, Reason::StoreRefused, None));
+        }
+        answer => told(answer?)?,
+    };
+    Ok(match told.verdict {
+        Verdict::Unmet(Unmet::Strict(reason)) => OutcomeJson::refused(event, reason, told.found),
+        _ => OutcomeJson::new(&told),
+    })
 }
 
 fn told(answer: Answer) -> Result<Told, Problem> {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::schemas::ReasonJson;
-use crate::domain::{Found, Reason, Told};
+use crate::domain::{Event, Found, Reason, Told};
 
 /// What became of an event that was sent.
 #[derive(Debug, Serialize, ToSchema)]
@@ -62,7 +62,8 @@ pub(super) enum OutcomeCode {
     Duplicate,
     /// It waits.
     Parked,
-    /// It is refused, and that is remembered.
+    /// It is refused, and that is remembered; but in an array with
+    /// `handling=strict`, `account_not_found` and `version_gap` are not recorded.
     Rejected,
 }
 
@@ -82,9 +83,27 @@ impl OutcomeJson {
     #[must_use]
     pub fn new(told: &Told) -> Self {
         let (outcome, reason) = told.label();
-        let event = &told.event;
         // An entry says more than the account as it was found.
         let found = told.found.filter(|_| told.version.is_none());
+        Self {
+            version: told.version,
+            balance: told.balance,
+            ..Self::without_entry(outcome, reason, &told.event, found)
+        }
+    }
+
+    /// An element of an array that was refused without becoming an event.
+    #[must_use]
+    pub fn refused(event: &Event, reason: Reason, found: Option<Found>) -> Self {
+        Self::without_entry("rejected", Some(reason), event, found)
+    }
+
+    fn without_entry(
+        outcome: &'static str,
+        reason: Option<Reason>,
+        event: &Event,
+        found: Option<Found>,
+    ) -> Self {
         Self {
             outcome,
             reason: reason.map(Reason::as_str),
@@ -92,10 +111,10 @@ impl OutcomeJson {
             event_id: event.identity.event_id.to_string(),
             account_id: event.content.account_id.to_string(),
             expected_version: event.content.expected_version,
-            version: told.version,
-            balance: told.balance,
-            account_version: found.map(|found: Found| found.version),
-            account_balance: found.map(|found: Found| found.balance),
+            version: None,
+            balance: None,
+            account_version: found.map(|found| found.version),
+            account_balance: found.map(|found| found.balance),
         }
     }
 }

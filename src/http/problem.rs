@@ -303,3 +303,37 @@ pub(super) fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
     tracing::error!(message, "a request handler panicked; this is a bug");
     Problem::bug().into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::{Router, body::Body, http::Request, routing::get};
+    use tower::ServiceExt;
+    use tower_http::catch_panic::CatchPanicLayer;
+
+    use super::*;
+
+    async fn faulty() -> &'static str {
+        panic!("a secret of ours")
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_that_keeps_its_particulars() {
+        let router = Router::new()
+            .route("/", get(faulty))
+            .layer(CatchPanicLayer::custom(panicked));
+        let response = router.oneshot(Request::new(Body::empty())).await.unwrap();
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let bytes = axum::body::to_bytes(response.into_body(), 10_000)
+            .await
+            .unwrap();
+        let problem: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(problem["code"], "internal_error");
+        assert!(!problem.to_string().contains("secret"));
+    }
+
+    #[test]
+    fn a_long_name_from_outside_is_cut_between_characters() {
+        let problem = Problem::invalid(&"ä".repeat(1_000), "unknown", "x");
+        assert_eq!(problem.field.as_deref(), Some("ä".repeat(127).as_str()));
+    }
+}

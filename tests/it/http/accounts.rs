@@ -31,7 +31,7 @@ async fn an_account_is_opened_once_and_shown(#[values(On::Sqlite, On::Postgres)]
         json!({"id": "a", "currency": "CNY", "opening_balance": 501, "floor": -10}),
     )
     .await
-    .is_problem(409, "account_exists");
+    .problem(409, "account_exists");
 }
 
 #[rstest]
@@ -98,7 +98,7 @@ async fn without_an_id_one_is_made_and_a_key_makes_it_repeatable(
         json!({"currency": "EUR", "opening_balance": 6}),
     )
     .await
-    .is_problem(409, "account_exists");
+    .problem(409, "account_exists");
     app.get(&format!("/v1/accounts/{three}")).await.is(200);
 }
 
@@ -108,7 +108,7 @@ async fn a_wrong_opening_is_told_by_field_and_rule() {
     let check = async |body: &str, field: &str, rule: &str| {
         app.json(Method::POST, "/v1/accounts", &[], body.to_owned())
             .await
-            .is_problem(422, "invalid_request")
+            .problem(422, "invalid_request")
             .has(json!({"field": field, "rule": rule}));
     };
     check(r#"{"id":"x"}"#, "currency", "required").await;
@@ -206,7 +206,7 @@ async fn a_wrong_opening_is_told_by_field_and_rule() {
     check(&large, "metadata", "max_bytes").await;
     app.get("/v1/accounts/x")
         .await
-        .is_problem(404, "account_not_found");
+        .problem(404, "account_not_found");
 }
 
 #[rstest]
@@ -228,16 +228,16 @@ async fn settings_change_the_tag_and_not_the_version(#[values(On::Sqlite, On::Po
     let stale = app
         .patch(at, &[("if-match", "\"1\"")], json!({"floor": 0}))
         .await
-        .is_problem(412, "version_conflict");
+        .problem(412, "version_conflict");
     stale.has(json!({"account_version": 1, "etag": "\"1.1\""}));
     for never in ["W/\"1.1\"", "\"abc\"", "\"1.01\""] {
         app.patch(at, &[("if-match", never)], json!({}))
             .await
-            .is_problem(412, "version_conflict");
+            .problem(412, "version_conflict");
     }
     app.patch(at, &[("if-match", "1.1")], json!({}))
         .await
-        .is_problem(422, "invalid_request")
+        .problem(422, "invalid_request")
         .has(json!({"field": "If-Match", "rule": "format"}));
     let unchanged = app
         .patch(at, &[("if-match", "\"9\", \"1.1\"")], json!({}))
@@ -262,7 +262,7 @@ async fn closing_needs_nothing_left_and_is_final(#[values(On::Sqlite, On::Postgr
     let at = "/v1/accounts/a";
     app.patch(at, &[], json!({"status": "closed"}))
         .await
-        .is_problem(409, "account_not_empty")
+        .problem(409, "account_not_empty")
         .has(json!({"account_balance": 100}));
     app.patch(at, &[], json!({"status": "frozen"}))
         .await
@@ -285,11 +285,11 @@ async fn closing_needs_nothing_left_and_is_final(#[values(On::Sqlite, On::Postgr
         .has(json!({"status": "closed", "version": 2}));
     app.patch(at, &[], json!({"status": "open"}))
         .await
-        .is_problem(409, "account_closed");
+        .problem(409, "account_closed");
     app.patch(at, &[], json!({})).await.is(200);
     app.patch("/v1/accounts/none", &[], json!({}))
         .await
-        .is_problem(404, "account_not_found");
+        .problem(404, "account_not_found");
 }
 
 #[tokio::test]
@@ -299,7 +299,7 @@ async fn a_wrong_change_is_told_by_field_and_rule() {
     let check = async |body: serde_json::Value, field: &str, rule: &str| {
         app.patch("/v1/accounts/a", &[], body)
             .await
-            .is_problem(422, "invalid_request")
+            .problem(422, "invalid_request")
             .has(json!({"field": field, "rule": rule}));
     };
     check(json!({"status": "awaited"}), "status", "format").await;
@@ -341,7 +341,7 @@ async fn an_unchanged_account_is_not_sent_again(#[values(On::Sqlite, On::Postgre
     }
     app.get_with("/v1/accounts/none", &[("if-none-match", "*")])
         .await
-        .is_problem(404, "account_not_found");
+        .problem(404, "account_not_found");
 }
 
 #[rstest]
@@ -366,10 +366,10 @@ async fn balances_are_shown_as_they_stood(#[values(On::Sqlite, On::Postgres)] on
         .has(json!({"balance": 70}));
     app.get("/v1/accounts/a?version=3")
         .await
-        .is_problem(404, "version_not_found");
+        .problem(404, "version_not_found");
     app.get(&format!("/v1/accounts/a?version={}", i64::MAX))
         .await
-        .is_problem(404, "version_not_found");
+        .problem(404, "version_not_found");
     for (wrong, rule) in [
         ("0", "range"),
         ("-1", "range"),
@@ -382,12 +382,12 @@ async fn balances_are_shown_as_they_stood(#[values(On::Sqlite, On::Postgres)] on
     ] {
         app.get(&format!("/v1/accounts/a?version={wrong}"))
             .await
-            .is_problem(422, "invalid_request")
+            .problem(422, "invalid_request")
             .has(json!({"field": "version", "rule": rule}));
     }
     app.get("/v1/accounts/none?version=1")
         .await
-        .is_problem(404, "account_not_found");
+        .problem(404, "account_not_found");
 }
 
 #[rstest]
@@ -406,10 +406,10 @@ async fn an_account_that_only_waits_to_be_opened_is_none(
     .lacks(&["account_version", "account_balance", "version", "balance"]);
     app.get("/v1/accounts/a")
         .await
-        .is_problem(404, "account_not_found");
+        .problem(404, "account_not_found");
     app.get("/v1/accounts/a/history")
         .await
-        .is_problem(404, "account_not_found");
+        .problem(404, "account_not_found");
     app.get("/v1/accounts")
         .await
         .is(200)

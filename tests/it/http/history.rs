@@ -93,7 +93,7 @@ async fn what_history_can_not_be_asked_for() {
     let wrong = async |query: &str, field: &str, rule: &str| {
         app.get(&format!("/v1/accounts/a/history?{query}"))
             .await
-            .is_problem(422, "invalid_request")
+            .problem(422, "invalid_request")
             .has(json!({"field": field, "rule": rule}));
     };
     wrong("order=up", "order", "format").await;
@@ -113,21 +113,21 @@ async fn what_history_can_not_be_asked_for() {
     .is(200);
     app.get(&format!("/v1/accounts/b/history?cursor={cursor}"))
         .await
-        .is_problem(422, "invalid_request")
+        .problem(422, "invalid_request")
         .has(json!({"field": "cursor", "rule": "conflict"}));
     app.get("/v1/accounts/none/history")
         .await
-        .is_problem(404, "account_not_found");
+        .problem(404, "account_not_found");
     app.get("/v1/accounts/none/history/1")
         .await
-        .is_problem(404, "account_not_found");
+        .problem(404, "account_not_found");
     app.get("/v1/accounts/a/history/3")
         .await
-        .is_problem(404, "version_not_found");
+        .problem(404, "version_not_found");
     for version in ["0", "x", "9223372036854775808", "1%00"] {
         app.get(&format!("/v1/accounts/a/history/{version}"))
             .await
-            .is_problem(422, "invalid_request")
+            .problem(422, "invalid_request")
             .has(json!({"field": "version"}));
     }
 }

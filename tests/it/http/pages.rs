@@ -104,7 +104,7 @@ async fn a_filter_that_nothing_can_match_is_refused() {
     let wrong = async |path: &str, field: &str, rule: &str| {
         app.get(path)
             .await
-            .is_problem(422, "invalid_request")
+            .problem(422, "invalid_request")
             .has(json!({"field": field, "rule": rule}));
     };
     wrong("/v1/accounts?nonsense=1", "nonsense", "unknown").await;
@@ -146,7 +146,7 @@ async fn a_cursor_contradicts_neither_its_list_nor_its_filters() {
     let conflict = async |path: String| {
         app.get(&path)
             .await
-            .is_problem(422, "invalid_request")
+            .problem(422, "invalid_request")
             .has(json!({"field": "cursor", "rule": "conflict"}));
     };
     conflict(format!("/v1/accounts?prefix=a1&cursor={cursor}")).await;
@@ -166,7 +166,7 @@ async fn a_cursor_contradicts_neither_its_list_nor_its_filters() {
     ] {
         app.get(&format!("/v1/accounts?cursor={bent}"))
             .await
-            .is_problem(422, "invalid_request")
+            .problem(422, "invalid_request")
             .has(json!({"field": "cursor", "rule": "format"}));
     }
 }

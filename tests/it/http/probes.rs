@@ -41,7 +41,7 @@ async fn ready_means_that_nothing_is_away() {
     app.get("/readyz?only=database").await.is(503);
     app.get("/readyz?only=broker")
         .await
-        .is_problem(422, "invalid_request");
+        .problem(422, "invalid_request");
     app.get("/livez")
         .await
         .is(200)

@@ -18,13 +18,13 @@ async fn paths_and_methods_that_are_not_there() {
         "/%00",
         "/%ff",
     ] {
-        app.get(path).await.is_problem(404, "not_found");
+        app.get(path).await.problem(404, "not_found");
     }
     let allowed = async |method: Method, path: &str| {
         let reply = app
             .send(method, path, &[], "")
             .await
-            .is_problem(405, "method_not_allowed");
+            .problem(405, "method_not_allowed");
         let mut allowed: Vec<String> = reply
             .header("allow")
             .unwrap()
@@ -65,18 +65,18 @@ async fn account_ids_that_can_not_be() {
     ] {
         app.get(&format!("/v1/accounts/{id}"))
             .await
-            .is_problem(404, "account_not_found");
+            .problem(404, "account_not_found");
         app.get(&format!("/v1/accounts/{id}/history"))
             .await
-            .is_problem(404, "account_not_found");
+            .problem(404, "account_not_found");
         app.patch(&format!("/v1/accounts/{id}"), &[], json!({}))
             .await
-            .is_problem(404, "account_not_found");
+            .problem(404, "account_not_found");
     }
     for id in ["%ff", "%zz", "a%"] {
         app.get(&format!("/v1/accounts/{id}"))
             .await
-            .is_problem(422, "invalid_request")
+            .problem(422, "invalid_request")
             .has(json!({"field": "path", "rule": "format"}));
     }
 }
@@ -100,7 +100,7 @@ async fn bodies_of_another_kind() {
             account,
         )
         .await
-        .is_problem(415, "unsupported_media_type");
+        .problem(415, "unsupported_media_type");
         app.send(
             Method::POST,
             "/v1/events",
@@ -108,25 +108,25 @@ async fn bodies_of_another_kind() {
             "[]",
         )
         .await
-        .is_problem(415, "unsupported_media_type");
+        .problem(415, "unsupported_media_type");
     }
     app.send(Method::POST, "/v1/accounts", &[], account)
         .await
-        .is_problem(415, "unsupported_media_type");
+        .problem(415, "unsupported_media_type");
     let zipped = [
         ("content-type", "application/json"),
         ("content-encoding", "gzip"),
     ];
     app.send(Method::POST, "/v1/events", &zipped, "[]")
         .await
-        .is_problem(415, "unsupported_media_type");
+        .problem(415, "unsupported_media_type");
     for bytes in [&b""[..], b"{", b"{}x", b"\xef\xbb\xbf{}", b"\xff"] {
         app.json(Method::POST, "/v1/accounts", &[], bytes.to_vec())
             .await
-            .is_problem(400, "malformed_json");
+            .problem(400, "malformed_json");
         app.json(Method::PATCH, "/v1/accounts/a", &[], bytes.to_vec())
             .await
-            .is_problem(400, "malformed_json");
+            .problem(400, "malformed_json");
     }
     let charset = [("content-type", "Application/JSON ; charset=\"utf-8\"")];
     app.send(Method::POST, "/v1/accounts", &charset, account)
@@ -152,13 +152,13 @@ async fn parameters_are_known_on_every_path() {
     ] {
         app.get(&format!("{path}?nonsense=1"))
             .await
-            .is_problem(422, "invalid_request")
+            .problem(422, "invalid_request")
             .has(json!({"field": "nonsense", "rule": "unknown"}));
     }
     for path in ["/v1/accounts", "/v1/events"] {
         app.post(&format!("{path}?nonsense=1"), json!([]))
             .await
-            .is_problem(422, "invalid_request");
+            .problem(422, "invalid_request");
     }
 }
 
@@ -170,16 +170,16 @@ async fn a_database_that_is_away_is_told_as_that() {
     let away = app
         .get("/v1/accounts/a")
         .await
-        .is_problem(503, "database_unavailable");
+        .problem(503, "database_unavailable");
     assert!(away.header("retry-after").is_some());
     let event = json!({"event_id": "e", "account_id": "a", "amount": 1});
     let away = app
         .post("/v1/events", event.clone())
         .await
-        .is_problem(503, "database_unavailable");
+        .problem(503, "database_unavailable");
     assert!(away.header("retry-after").is_some());
     app.post("/v1/events", json!([event]))
         .await
-        .is_problem(503, "database_unavailable");
+        .problem(503, "database_unavailable");
     app.get("/livez").await.is(200);
 }

@@ -252,7 +252,7 @@ impl Reply {
 
     /// Demands a problem document with its code.
     #[track_caller]
-    pub fn is_problem(self, status: u16, code: &str) -> Self {
+    pub fn problem(self, status: u16, code: &str) -> Self {
         assert_eq!(
             self.header("content-type"),
             Some("application/problem+json")
