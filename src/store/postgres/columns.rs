@@ -34,47 +34,50 @@ where
 
 /// What is expected of accounts, and what they become.
 #[derive(Default)]
-pub(super) struct AccountColumns {
-    id: Vec<i64>,
-    version: Vec<i64>,
-    revision: Vec<i64>,
-    balance: Vec<i64>,
-    moves: Vec<bool>,
-    version_after: Vec<i64>,
-    revision_after: Vec<i64>,
-    balance_after: Vec<i64>,
-    updated_after: Vec<i64>,
+pub(super) struct AccountColumns<'a>(Vec<AccountRow<'a>>);
+
+struct AccountRow<'a> {
+    id: i64,
+    before: &'a Account,
+    after: &'a Account,
+    moves: bool,
 }
 
-impl AccountColumns {
+impl<'a> AccountColumns<'a> {
     /// An account that must be as it was; where it moves, it becomes `after`.
-    pub(super) fn push(&mut self, row: i64, before: &Account, after: &Account, moves: bool) {
-        self.id.push(row);
-        self.version.push(before.version);
-        self.revision.push(before.revision);
-        self.balance.push(before.balance);
-        self.moves.push(moves);
-        self.version_after.push(after.version);
-        self.revision_after.push(after.revision);
-        self.balance_after.push(after.balance);
-        self.updated_after.push(after.updated_at.0);
+    pub(super) fn push(&mut self, id: i64, before: &'a Account, after: &'a Account, moves: bool) {
+        self.0.push(AccountRow {
+            id,
+            before,
+            after,
+            moves,
+        });
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.id.is_empty()
+        self.0.is_empty()
     }
 
-    pub(super) fn bind(self, query: Statement<'_>) -> Statement<'_> {
+    /// Whether none of them only stays as it is.
+    pub(super) fn all_move(&self) -> bool {
+        self.0.iter().all(|row| row.moves)
+    }
+
+    /// Binds them in the order of their ids, in which they are to be locked.
+    pub(super) fn bind(mut self, query: Statement<'_>) -> Statement<'_> {
+        self.0.sort_unstable_by_key(|row| row.id);
+        let numbers =
+            |of: fn(&AccountRow<'_>) -> i64| -> Vec<i64> { self.0.iter().map(of).collect() };
         query
-            .bind(self.id)
-            .bind(self.version)
-            .bind(self.revision)
-            .bind(self.balance)
-            .bind(self.moves)
-            .bind(self.version_after)
-            .bind(self.revision_after)
-            .bind(self.balance_after)
-            .bind(self.updated_after)
+            .bind(numbers(|row| row.id))
+            .bind(numbers(|row| row.before.version))
+            .bind(numbers(|row| row.before.revision))
+            .bind(numbers(|row| row.before.balance))
+            .bind(self.0.iter().map(|row| row.moves).collect::<Vec<bool>>())
+            .bind(numbers(|row| row.after.version))
+            .bind(numbers(|row| row.after.revision))
+            .bind(numbers(|row| row.after.balance))
+            .bind(numbers(|row| row.after.updated_at.0))
     }
 }
 

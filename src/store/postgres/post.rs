@@ -4,7 +4,7 @@
 //! What must not be here: anything that needs a second statement (see
 //! [`super::commit`]).
 
-use sqlx::PgExecutor;
+use sqlx::{AssertSqlSafe, PgExecutor};
 
 use super::{
     columns::{AccountColumns, DetailColumns, EventColumns},
@@ -13,24 +13,35 @@ use super::{
 };
 use crate::store::Result;
 
-/// Events are written only for accounts that were moved, or that are held where
-/// nothing is to move. A plain INSERT: an identity or an entry that is there already fails the statement as
-/// a whole, which is [`crate::store::StoreError::Raced`].
-///
-/// - Rows are locked in the order of their ids (the lock is taken above the
-///   sort), so that two writers can't wait for each other. A row that moved
-///   while this waited for its lock is judged by its newest version.
-/// - Whether an event's account is proven is asked inside a CASE: there the planner
-///   can't make a join of it, and answers from a hash table whatever it thinks of
-///   the lengths of arrays.
-/// - Events are inserted in the order of arrival: `seq` keeps it.
-const POST: &str = "\
-WITH held AS MATERIALIZED (
+/// What is expected of accounts and what they become, in the order of their ids.
+const WANTED: &str = "\
+unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[],
+       $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
+    AS w (id, version, revision, balance, moves,
+          version_after, revision_after, balance_after, updated_after)";
+
+/// Where every account moves. A row that moved while this waited for its lock is
+/// judged by its newest version. The rows are met, and so locked, in the order
+/// of their ids (a nested loop over the array, see the ledger's session), so that
+/// two writers do not wait for each other; where a pooler lost those settings
+/// they might, and one of them is told to try again.
+const MOVE_ALL: &str = "\
+proven AS (
+    UPDATE account a
+    SET balance = w.balance_after, version = w.version_after,
+        revision = w.revision_after, updated_at = w.updated_after
+    FROM {wanted}
+    WHERE a.id = w.id
+      AND a.version = w.version AND a.revision = w.revision AND a.balance = w.balance
+    RETURNING a.id
+)";
+
+/// Where some must only stay as they are: all are locked first, in one order
+/// (the lock is taken above the sort), then those that move are moved.
+const MOVE_SOME: &str = "\
+held AS MATERIALIZED (
     SELECT a.id, w.moves, w.version_after, w.revision_after, w.balance_after, w.updated_after
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[],
-                $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
-        AS w (id, version, revision, balance, moves,
-              version_after, revision_after, balance_after, updated_after)
+    FROM {wanted}
     JOIN account a ON a.id = w.id
     WHERE a.version = w.version AND a.revision = w.revision AND a.balance = w.balance
     ORDER BY a.id
@@ -43,7 +54,18 @@ WITH held AS MATERIALIZED (
     RETURNING a.id
 ), proven AS (
     SELECT id FROM moved UNION ALL SELECT id FROM held WHERE NOT moves
-), written AS (
+)";
+
+/// Events are written only for accounts that were proven. A plain INSERT: an
+/// identity or an entry that is there already fails the statement as a whole,
+/// which is [`crate::store::StoreError::Raced`].
+///
+/// - Whether an event's account is proven is asked inside a CASE: there the
+///   planner can't make a join of it, and answers from a hash table whatever it
+///   thinks of the lengths of arrays.
+/// - Events are inserted in the order in which they are given: `seq` keeps it.
+const WRITE: &str = "\
+written AS (
     INSERT INTO event (
         account, version, amount, balance_after, floor, expected_version, found_version,
         found_balance, occurred_at, first_seen_at, decided_at, decision, key, derived, type,
@@ -78,7 +100,7 @@ SELECT coalesce(array_agg(id), '{}') FROM proven";
 #[derive(Default)]
 pub(super) struct Posting<'a> {
     /// Accounts that must be as they were, and what they become.
-    pub(super) accounts: AccountColumns,
+    pub(super) accounts: AccountColumns<'a>,
     /// Identities that are new.
     pub(super) events: EventColumns<'a>,
     /// What stands beside them.
@@ -91,7 +113,13 @@ impl Posting<'_> {
         if self.accounts.is_empty() {
             return Ok(Vec::new());
         }
-        let query = self.accounts.bind(sqlx::query(POST));
+        let prove = if self.accounts.all_move() {
+            MOVE_ALL
+        } else {
+            MOVE_SOME
+        };
+        let sql = format!("WITH {}, {WRITE}", prove.replace("{wanted}", WANTED));
+        let query = self.accounts.bind(sqlx::query(AssertSqlSafe(sql)));
         let query = self.events.bind(query);
         let query = self.details.bind(query);
         let row = query.fetch_one(executor).await.map_err(failed)?;
