@@ -4,7 +4,7 @@
 //! What must not be here: rules, and trying again.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Connection, PgConnection, PgPool};
 
 use super::{
     aside,
@@ -161,6 +161,11 @@ async fn post_plain(pool: &PgPool, plan: &Plan) -> Result<Committed> {
     }
     let mut loan = Loan::of(pool).await?;
     let held = posting.send(loan.connection()).await;
+    if matches!(held, Err(StoreError::Locked)) {
+        // The server tells of the failure before it lets go of its own locks; who
+        // asks right away which accounts are locked must not meet those.
+        loan.connection().ping().await.map_err(failed)?;
+    }
     let held = loan.back(held)?;
     Ok(Committed {
         stale: stale(plan, &FxHashMap::default(), &held, &FxHashSet::default()),

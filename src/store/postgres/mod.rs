@@ -5,11 +5,11 @@
 //! | load | accounts by name, and whether something waits | 1 | an index probe an account, one more into the small index of what is parked |
 //! | | what waits, where something does | 0 or 1 | at most twice 1,001 rows an account |
 //! | lookup | known identities of the batch | 1 | an index probe an identity |
-//! | commit, plain: entries, refusals, parking on known accounts, fences | `POST`, its own transaction | **1** | a lock and an update an account, a row and two index entries an event |
+//! | commit, plain: entries, refusals, parking on known accounts, fences | one posting, its own transaction | **1** | an index probe and an update an account (beside fences two probes and a lock), a row and two index entries an event |
 //! | commit, otherwise | `BEGIN` … `COMMIT` around: | 2 | |
 //! | · accounts that are new | `OPEN` | 0 or 1 | a row and an index entry an account |
 //! | · accounts that must be absent | `OPENED` | 0 or 1 | an index probe an account |
-//! | · the rest of the plain commit | `POST` | 0 or 1 | as above |
+//! | · the rest of the plain commit | one posting | 0 or 1 | as above |
 //! | · settings | `SETTLE` | 0 or 1 | a second update of the account |
 //! | · identities that change their status | `CHANGE`, `KEEP` | 0 to 2 | an update an event, never HOT where its status is indexed |
 //! | · dead letters, audits | `LETTERS`, `AUDITS` | 0 to 2 | a row each |
