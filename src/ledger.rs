@@ -213,7 +213,7 @@ impl Ledger {
                 Harvest::again(works)
             }
             StoreError::Locked => self.part_from_locked(works).await,
-            StoreError::Refused { .. } if works.len() > 1 => {
+            StoreError::Refused { .. } | StoreError::Other(_) if works.len() > 1 => {
                 // The culprit is found by halves, and its neighbours go through.
                 let (first, second) = works.split_at(works.len() / 2);
                 let mut answers = Box::pin(self.settle_part(first)).await;

@@ -77,7 +77,13 @@ async fn a_database_that_is_away_answers_at_once_and_the_same_again_applies_once
 async fn an_event_that_the_database_refuses_is_found_among_its_neighbours() {
     let (model, mut ledger) = desk();
     ledger.settle(&[open(0, 1_000), open(1, 1_000)]).await;
-    model.faults.lock().unwrap().refused_amount = Some(13);
+    model.faults.lock().unwrap().failing = Some((
+        13,
+        StoreError::Refused {
+            code: "22003".into(),
+            message: "out of range".into(),
+        },
+    ));
     let mut works = debits(40, 2);
     works.insert(17, event(0, "bad".into(), Kind::Debit, 13, None));
     let answers = ledger.settle(&works).await;
@@ -99,6 +105,33 @@ async fn an_event_that_the_database_refuses_is_found_among_its_neighbours() {
     assert_eq!(state.letters[0].reason, Reason::StoreRefused);
     assert_eq!(state.letters[0].detail["code"], "22003");
     state.check_invariants();
+}
+
+#[tokio::test]
+async fn an_event_that_fails_in_an_unknown_way_does_not_take_its_neighbours_along() {
+    let (model, mut ledger) = desk();
+    ledger.settle(&[open(0, 1_000), open(1, 1_000)]).await;
+    let unknown = StoreError::Other("who knows".into());
+    model.faults.lock().unwrap().failing = Some((13, unknown.clone()));
+    let mut works = debits(10, 2);
+    works.insert(3, event(0, "odd".into(), Kind::Debit, 13, None));
+    let answers = ledger.settle(&works).await;
+    let failed = Err(Failure::Unavailable(unknown));
+    for (place, answer) in answers.iter().enumerate() {
+        assert!(
+            if place == 3 {
+                *answer == failed
+            } else {
+                applied(answer)
+            },
+            "{place}"
+        );
+    }
+    // It is not given up: nothing of it was recorded, and it applies once it can.
+    assert_eq!(model.state().letters.len(), 0);
+    model.faults.lock().unwrap().failing = None;
+    assert!(ledger.settle(&works[3..4]).await.iter().all(applied));
+    model.state().check_invariants();
 }
 
 #[tokio::test]

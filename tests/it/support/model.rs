@@ -34,8 +34,8 @@ pub struct Model {
 pub struct Faults {
     /// The next commits fail with these, first to last.
     pub commits: Vec<StoreError>,
-    /// A plan with an event of this amount is refused for ever.
-    pub refused_amount: Option<i64>,
+    /// A plan with an event of this amount fails so.
+    pub failing: Option<(i64, StoreError)>,
     /// These accounts are locked by somebody else.
     pub locked: Vec<AccountKey>,
 }
@@ -45,13 +45,11 @@ impl Faults {
         if !self.commits.is_empty() {
             return Err(self.commits.remove(0));
         }
-        let refused = self.refused_amount;
         let mut inserts = plan.accounts.iter().flat_map(|change| &change.inserts);
-        if inserts.any(|record| Some(record.event.content.amount) == refused) {
-            return Err(StoreError::Refused {
-                code: "22003".into(),
-                message: "out of range".into(),
-            });
+        if let Some((amount, error)) = &self.failing
+            && inserts.any(|record| record.event.content.amount == *amount)
+        {
+            return Err(error.clone());
         }
         if plan
             .accounts
