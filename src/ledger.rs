@@ -183,7 +183,9 @@ impl Ledger {
                     let (outcome, reason) = told.label();
                     self.count(outcome, reason);
                 }
-                Answer::Expired(true) => self.count(Status::Dead.as_str(), None),
+                Answer::Expired(Some(reason)) => {
+                    self.count(Status::Dead.as_str(), Some(*reason));
+                }
                 _ => {}
             }
         }

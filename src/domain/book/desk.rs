@@ -48,7 +48,13 @@ impl Desk<'_> {
                 }
             };
         }
-        if first.derived && first.content.account_id == event.content.account_id {
+        let conflict =
+            record.status == Status::Rejected && record.reason == Some(Reason::VersionConflict);
+        if conflict && first.content.agrees_but_for_version(&event.content) {
+            // The producer has read the account again: the natural optimistic retry.
+            return (self.judge_again(submission, &record, false), false);
+        }
+        if first.derived {
             // A derived identity names a place, not an intent: who has the place
             // keeps it, and a place nobody has is free.
             let told = match (record.holds(), event.derived) {
@@ -57,12 +63,6 @@ impl Desk<'_> {
                 (true, false) => self.set_aside(submission, first, Reason::EventIdReused),
             };
             return (told, false);
-        }
-        let conflict =
-            record.status == Status::Rejected && record.reason == Some(Reason::VersionConflict);
-        if conflict && first.content.agrees_but_for_version(&event.content) {
-            // The producer has read the account again: the natural optimistic retry.
-            return (self.judge_again(submission, &record, false), false);
         }
         (
             self.set_aside(submission, first, Reason::EventIdReused),

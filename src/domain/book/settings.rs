@@ -111,6 +111,10 @@ impl Desk<'_> {
             note: patch.note.clone(),
         });
         self.sheet.account = Some(after.clone());
+        if closes {
+            // Closed is final: what waits can never apply.
+            self.judge_waiting_anew();
+        }
         // The revision moves when the sheet is finished; the answer shows none.
         Answer::Patched(after)
     }

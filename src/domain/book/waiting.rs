@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{Line, desk::Desk};
-use crate::domain::{Account, EventKey, Judgement, Letter, Raw, Record, Status, Timestamp};
+use crate::domain::{Account, EventKey, Judgement, Letter, Raw, Reason, Record, Status, Timestamp};
 
 impl Desk<'_> {
     /// Lets apply what is due, in version order, until nothing is or the
@@ -79,20 +79,22 @@ impl Desk<'_> {
         }
     }
 
-    /// Lets a parked event die that waits since before a moment.
-    pub(super) fn expire(&mut self, key: EventKey, before: Timestamp, raw: &Arc<Raw>) -> bool {
-        let Some(line) = self.lines.get(&key) else {
-            return false;
-        };
-        let record = line.record.clone();
+    /// Lets a parked event die that waits since before a moment, and says why.
+    pub(super) fn expire(
+        &mut self,
+        key: EventKey,
+        before: Timestamp,
+        raw: &Arc<Raw>,
+    ) -> Option<Reason> {
+        let record = self.lines.get(&key)?.record.clone();
         if record.status != Status::Parked || record.decided_at > before {
-            return false;
+            return None;
         }
         self.sheet.waiting.retain(|waiter| waiter.key != key);
         let content = &record.event.content;
         let Judgement::Park(reason) = Account::judge(self.sheet.account.as_ref(), content) else {
             self.settle_waiter(key);
-            return false;
+            return None;
         };
         let reason = reason.expired();
         self.sheet.revised = true;
@@ -117,7 +119,7 @@ impl Desk<'_> {
             event: Some(key),
             raw: raw.clone(),
         });
-        true
+        Some(reason)
     }
 
     /// A waiting event's turn: it applies or is refused.

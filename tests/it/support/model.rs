@@ -331,6 +331,7 @@ impl Store for Model {
             .map(|(seq, record)| EventView {
                 seq: *seq,
                 record: record.clone(),
+                currency: None,
                 duplicates: state.copies.get(&identity.key()).copied().unwrap_or(0),
                 held_by: None,
             }))
