@@ -247,7 +247,7 @@ impl Apply {
             eprintln!("{line}");
         }
         print(&format!(
-            "{} events from {} in {:.1} s\n{}",
+            "{} lines from {} in {:.1} s\n{}",
             report.summary.total(),
             if self.file == "-" {
                 "standard input"
