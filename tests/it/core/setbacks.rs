@@ -1,7 +1,7 @@
 //! The path of a batch when its store misbehaves: nothing is lost, nothing is
 //! applied twice, and neighbours go through.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use onceledger::{
     clock::Clock,
@@ -153,7 +153,31 @@ async fn a_locked_account_does_not_stop_its_neighbours() {
             "{place}"
         );
     }
+    // Nobody waits for it again and again: its neighbours are not asked to.
+    let commits = model.commits();
+    let more: Vec<Work> = (0..9)
+        .map(|n| event(n % 3, format!("more-{n}"), Kind::Debit, 1, None))
+        .collect();
+    assert_eq!(
+        ledger
+            .settle(&more)
+            .await
+            .iter()
+            .filter(|a| applied(a))
+            .count(),
+        6
+    );
+    assert_eq!(model.commits(), commits + 1);
     model.faults.lock().unwrap().locked.clear();
+    // The ledger finds out by itself that the account is free again.
+    let freed = async {
+        while !ledger.settle(&more[1..2]).await.iter().all(applied) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), freed)
+        .await
+        .unwrap();
     let again = ledger.settle(&debits(9, 3)).await;
     assert_eq!(again.iter().filter(|answer| applied(answer)).count(), 3);
     model.state().check_invariants();

@@ -3,7 +3,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Mutex,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -27,6 +30,7 @@ pub struct Model {
     state: Mutex<State>,
     /// What goes wrong.
     pub faults: Mutex<Faults>,
+    commits: AtomicUsize,
 }
 
 /// What goes wrong in a model.
@@ -72,6 +76,11 @@ pub struct State {
 }
 
 impl Model {
+    /// How many commits were tried.
+    pub fn commits(&self) -> usize {
+        self.commits.load(Ordering::SeqCst)
+    }
+
     /// All that is stored, for comparison.
     pub fn state(&self) -> State {
         self.state.lock().unwrap().clone()
@@ -189,6 +198,7 @@ impl Store for Model {
     }
 
     async fn commit(&self, plan: &Plan) -> Result<Committed> {
+        self.commits.fetch_add(1, Ordering::SeqCst);
         self.faults.lock().unwrap().strike(plan)?;
         let mut state = self.state.lock().unwrap();
         let mut next = state.clone();
