@@ -51,6 +51,9 @@ const PING_EVERY: Duration = Duration::from_secs(1);
 /// A ping that takes longer has failed.
 const PING_MAX: Duration = Duration::from_secs(3);
 
+/// Deliveries are held for a database that is away no longer than this.
+const DATABASE_AWAY_MAX: Duration = Duration::from_secs(60);
+
 /// How long each part may take to stop; together less than ten seconds.
 const CONSUMERS_STOP: Duration = Duration::from_millis(5_000);
 const HTTP_STOP: Duration = Duration::from_millis(1_500);
@@ -116,6 +119,7 @@ impl App {
                 store: store.clone(),
                 clock,
                 metrics,
+                database_away_max: DATABASE_AWAY_MAX,
             },
             groups: groups.clone(),
         };

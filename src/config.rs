@@ -201,6 +201,7 @@ fn read(setting: &str, path: &Path) -> Result<(String, String), Invalid> {
 }
 
 /// The environment, read here and nowhere else.
+#[expect(clippy::disallowed_methods, reason = "this is the environment's home")]
 fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .map(|(name, value)| {

@@ -210,6 +210,7 @@ mod tests {
         EventView {
             seq: 1,
             record,
+            currency: None,
             duplicates: 0,
             held_by: None,
         }

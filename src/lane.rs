@@ -1,13 +1,8 @@
 //! Who waits for whom: everything that writes an account goes through the one
 //! lane of that account, so a process never conflicts with itself.
 
-use std::{
-    hash::{BuildHasher, BuildHasherDefault},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use rustc_hash::FxHasher;
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
@@ -15,7 +10,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    domain::{AccountKey, Answer, Work},
+    domain::{Answer, Work},
     ledger::{Failure, Ledger},
     tasks::Tasks,
 };
@@ -61,7 +56,7 @@ impl Lanes {
     /// Brings an ask to the lane of its account, waiting while that lane is full.
     /// Asks on one account are settled in the order in which they were sent.
     pub async fn send(&self, work: Work, reply: Reply) {
-        let lane = &self.senders[self.lane_of(&work.account)];
+        let lane = &self.senders[work.account.share(self.senders.len())];
         if let Err(mpsc::error::SendError(job)) = lane.send(Job { work, reply }).await {
             (job.reply)(Err(Failure::Stopping));
         }
@@ -80,12 +75,6 @@ impl Lanes {
         });
         self.send(work, reply).await;
         answer.await.unwrap_or(Err(Failure::Stopping))
-    }
-
-    fn lane_of(&self, account: &AccountKey) -> usize {
-        let hash = BuildHasherDefault::<FxHasher>::default().hash_one(account);
-        // The upper bits are the well mixed ones.
-        (hash >> 32) as usize % self.senders.len()
     }
 }
 

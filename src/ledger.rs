@@ -1,11 +1,15 @@
 //! THE path, on one screen: load what the batch touches, decide, commit; where
 //! what was decided on turned out stale, load and decide again.
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroUsize,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use lru::LruCache;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 
 use crate::{
@@ -19,6 +23,10 @@ use crate::{
 /// Accounts that one ledger remembers between batches.
 const CACHED_ACCOUNTS: NonZeroUsize = NonZeroUsize::new(50_000).unwrap();
 
+/// How long an account that somebody else holds is left alone before it is
+/// looked at again.
+const LOCKED_RECHECK: Duration = Duration::from_millis(500);
+
 /// How often a batch is decided again without any progress.
 const ATTEMPTS: usize = 12;
 
@@ -30,6 +38,8 @@ pub struct Ledger {
     metrics: Metrics,
     copies: Copies,
     cache: LruCache<AccountKey, Page>,
+    /// Accounts that somebody else holds, and until when nobody asks again.
+    locked: FxHashMap<AccountKey, Instant>,
 }
 
 /// Why an ask has no answer. Nothing of it was recorded, or, after
@@ -63,12 +73,13 @@ impl Ledger {
             metrics,
             copies,
             cache: LruCache::new(CACHED_ACCOUNTS),
+            locked: FxHashMap::default(),
         }
     }
 
     /// Settles a batch in arrival order and answers each ask, in the same order.
     pub async fn settle(&mut self, works: &[Work]) -> Vec<Result<Answer, Failure>> {
-        let mut answers: Vec<Option<Result<Answer, Failure>>> = vec![None; works.len()];
+        let mut answers = self.busy(works).await;
         let mut delays = delays();
         loop {
             let open: Vec<usize> = (0..works.len()).filter(|i| answers[*i].is_none()).collect();
@@ -95,6 +106,43 @@ impl Ledger {
             .into_iter()
             .map(|answer| answer.unwrap_or(Err(Failure::Busy)))
             .collect()
+    }
+
+    /// Answers those at once whose accounts are known to be held by somebody else:
+    /// a batch that waits for one of them again and again would hold up all its
+    /// neighbours. Every [`LOCKED_RECHECK`] one cheap look tells whether they are
+    /// still held.
+    async fn busy(&mut self, works: &[Work]) -> Vec<Option<Result<Answer, Failure>>> {
+        if self.locked.is_empty() {
+            return vec![None; works.len()];
+        }
+        let now = Instant::now();
+        let due: Vec<AccountKey> = self
+            .locked
+            .iter()
+            .filter(|(_, until)| **until <= now)
+            .map(|(account, _)| account.clone())
+            .collect();
+        if !due.is_empty() {
+            // A store that can't say will say so when it is written.
+            let still = self.store.locked(&due).await.unwrap_or_default();
+            for account in due {
+                self.locked.remove(&account);
+            }
+            self.hold(still);
+        }
+        let busy = |work: &Work| self.locked.contains_key(&work.account);
+        works
+            .iter()
+            .map(|work| busy(work).then_some(Err(Failure::Busy)))
+            .collect()
+    }
+
+    /// Remembers accounts that somebody else holds.
+    fn hold(&mut self, accounts: impl IntoIterator<Item = AccountKey>) {
+        let until = Instant::now() + LOCKED_RECHECK;
+        self.locked
+            .extend(accounts.into_iter().map(|account| (account, until)));
     }
 
     /// Load, decide, commit.
@@ -183,7 +231,9 @@ impl Ledger {
                     let (outcome, reason) = told.label();
                     self.count(outcome, reason);
                 }
-                Answer::Expired(true) => self.count(Status::Dead.as_str(), None),
+                Answer::Expired(Some(reason)) => {
+                    self.count(Status::Dead.as_str(), Some(*reason));
+                }
                 _ => {}
             }
         }
@@ -213,7 +263,7 @@ impl Ledger {
                 Harvest::again(works)
             }
             StoreError::Locked => self.part_from_locked(works).await,
-            StoreError::Refused { .. } if works.len() > 1 => {
+            StoreError::Refused { .. } | StoreError::Other(_) if works.len() > 1 => {
                 // The culprit is found by halves, and its neighbours go through.
                 let (first, second) = works.split_at(works.len() / 2);
                 let mut answers = Box::pin(self.settle_part(first)).await;
@@ -240,7 +290,7 @@ impl Ledger {
     }
 
     /// Lets those go on whose accounts nobody else holds; the others are busy.
-    async fn part_from_locked(&self, works: &[&Work]) -> Harvest {
+    async fn part_from_locked(&mut self, works: &[&Work]) -> Harvest {
         let accounts: FxHashSet<AccountKey> =
             works.iter().map(|work| work.account.clone()).collect();
         let accounts: Vec<AccountKey> = accounts.into_iter().collect();
@@ -248,6 +298,7 @@ impl Ledger {
             Ok(locked) => locked.into_iter().collect(),
             Err(error) => return Harvest::failed(works, &Failure::Unavailable(error)),
         };
+        self.hold(locked.iter().cloned());
         let answers = works
             .iter()
             .map(|work| locked.contains(&work.account).then_some(Err(Failure::Busy)))

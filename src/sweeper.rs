@@ -171,7 +171,7 @@ impl Sweeper {
                 self.lanes.ask(Work { account, ask })
             });
         for answer in join_all(asks).await {
-            if answer? == Answer::Expired(true) {
+            if let Answer::Expired(Some(_)) = answer? {
                 swept.expired += 1;
             }
         }

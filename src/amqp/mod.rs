@@ -22,7 +22,7 @@ mod session;
 mod status;
 mod topology;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 pub use connection::parse;
 pub use status::{ConnectionState, QueueState, Status};
@@ -49,6 +49,10 @@ pub struct Workshop {
     pub clock: Clock,
     /// Where it is counted.
     pub metrics: Metrics,
+    /// A database that is away this long costs every delivery in hand one count
+    /// of the delivery limit: the channel is closed once, and not opened before
+    /// the database answers.
+    pub database_away_max: Duration,
 }
 
 /// Starts a consumer for every configured queue, and whatever they stand on.

@@ -30,10 +30,6 @@ use crate::{ledger::Failure, store::StoreError};
 const LETTERS_MAX: usize = 100;
 const LETTERS_LINGER: Duration = Duration::from_millis(5);
 
-/// A database that is away this long costs every delivery in hand one count of
-/// the delivery limit: the channel is closed once and not opened before it answers.
-const DATABASE_AWAY_MAX: Duration = Duration::from_secs(60);
-
 /// RabbitMQ closes a channel that holds a delivery for 30 minutes
 /// (<https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout>).
 const HOLD_MAX: Duration = Duration::from_secs(20 * 60);
@@ -188,10 +184,10 @@ impl<'a> Session<'a> {
     fn tend(&mut self, now: Instant) -> Result<Instant, End> {
         let mut wake = now + Duration::from_secs(60);
         if let Some(doubt) = &self.doubt {
-            if now >= doubt.since + DATABASE_AWAY_MAX {
+            if now >= doubt.since + self.consumer.workshop.database_away_max {
                 return Err(End::DatabaseAway(doubt.error.clone()));
             }
-            wake = wake.min(doubt.since + DATABASE_AWAY_MAX);
+            wake = wake.min(doubt.since + self.consumer.workshop.database_away_max);
             if self.probing.is_none() && now >= doubt.next_probe {
                 let workshop = self.consumer.workshop.clone();
                 self.probing = Some(async move { consumer::ping(&workshop).await }.boxed());

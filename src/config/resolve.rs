@@ -55,7 +55,8 @@ pub(super) fn resolve(sources: &Sources, purpose: Purpose) -> Result<Loaded, Inv
     let queues = queues::resolve(&mut layers, &amqp_prefix, purpose);
     let log = layers.take(
         "log",
-        "info".to_owned(),
+        // What the AMQP library says of a closed channel, the service says better.
+        "info,lapin=off,sqlx=error".to_owned(),
         |text| EnvFilter::try_new(text).ok().map(|_| text.to_owned()),
         "a level (error, warn, info, debug, trace) or a filter such as \"info,onceledger=debug\" is allowed",
     );

@@ -89,7 +89,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Most bytes of one event"),
     setting("body_bytes_max", "body-bytes-max", "ONCELEDGER_BODY_BYTES_MAX", "16777216", HTTP, "BYTES",
         "Most bytes of the body of one HTTP request"),
-    setting("log", "log", "ONCELEDGER_LOG", "info, or what RUST_LOG says", LOGS, "FILTER",
+    setting("log", "log", "ONCELEDGER_LOG", "info,lapin=off,sqlx=error, or what RUST_LOG says", LOGS, "FILTER",
         "What is logged: error, warn, info, debug, or a filter such as info,onceledger=debug"),
     setting("log_format", "log-format", "ONCELEDGER_LOG_FORMAT", "text", LOGS, "text|json",
         "How it is logged, on standard error"),

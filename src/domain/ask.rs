@@ -160,8 +160,8 @@ pub enum Answer {
     PatchRefused(PatchRefusal),
     /// To `Release`.
     Released,
-    /// To `Expire`: whether the event died by this ask.
-    Expired(bool),
+    /// To `Expire`: why the event died by this ask, where it did.
+    Expired(Option<Reason>),
 }
 
 /// Why an account was not opened.

@@ -5,6 +5,8 @@
 //! proven, in the transaction that writes it, that the pages were current.
 
 mod desk;
+mod settings;
+mod waiting;
 
 use std::{collections::VecDeque, sync::Arc};
 

@@ -1,7 +1,11 @@
 //! What a producer asks for, and by what it is known again.
 
-use std::sync::Arc;
+use std::{
+    hash::{BuildHasher, BuildHasherDefault},
+    sync::Arc,
+};
 
+use rustc_hash::FxHasher;
 use sha2::{Digest, Sha256};
 use strum::{AsRefStr, EnumString, IntoStaticStr};
 
@@ -27,6 +31,14 @@ impl AccountKey {
             tenant: tenant.into(),
             id: id.into(),
         }
+    }
+
+    /// Its share among so many equal ones: always the same for one account.
+    #[must_use]
+    pub fn share(&self, of: usize) -> usize {
+        let hash = BuildHasherDefault::<FxHasher>::default().hash_one(self);
+        // The upper bits are the well mixed ones.
+        (hash >> 32) as usize % of.max(1)
     }
 
     /// Whether a text may be an account id.

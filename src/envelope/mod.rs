@@ -31,7 +31,9 @@ use self::{
     form::Form,
     json::{DEPTH_MAX, Document, parse},
 };
-use crate::domain::{Event, Kind, Raw, Reason};
+use serde_json::json;
+
+use crate::domain::{Event, Kind, Letter, Raw, Reason};
 
 /// A message as it arrived, from a queue, over HTTP or from a file.
 #[derive(Clone, Debug, Default)]
@@ -112,6 +114,30 @@ pub struct Malformed {
     pub account_id: Option<Arc<str>>,
     /// The message as it came.
     pub raw: Arc<Raw>,
+}
+
+impl Malformed {
+    /// The dead letter that keeps it.
+    #[must_use]
+    pub fn letter(self, tenant: Arc<str>) -> Letter {
+        let mut detail = json!({"message": self.message});
+        if let Some(field) = self.field {
+            detail["field"] = field.into();
+        }
+        if let Some(rule) = self.rule {
+            detail["rule"] = rule.into();
+        }
+        Letter {
+            tenant,
+            reason: self.reason,
+            detail,
+            source: self.source,
+            event_id: self.event_id,
+            account_id: self.account_id,
+            event: None,
+            raw: self.raw,
+        }
+    }
 }
 
 /// Reads one message.

@@ -321,8 +321,11 @@ fn metadata(object: &Object<'_>) -> Result<Option<Option<Arc<str>>>, Problem> {
 fn id(json: &str) -> Result<String, Problem> {
     let id = match crate::envelope::json::text(json) {
         Some(text) => text.into_owned(),
+        // As large as an event may name it.
+        None if parse_integer(json) != Err(IntegerError::Type) && json.parse::<u64>().is_ok() => {
+            json.to_owned()
+        }
         None => match parse_integer(json) {
-            Ok(0..) => json.to_owned(),
             Ok(_) | Err(IntegerError::Range) => {
                 return Err(Problem::invalid(
                     "id",

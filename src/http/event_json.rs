@@ -147,6 +147,8 @@ impl EventJson {
         let record = &view.record;
         let event = &record.event;
         let content = &event.content;
+        // An event that names none takes the account's.
+        let currency = content.currency.as_ref().or(view.currency.as_ref());
         Self {
             status: record.status.as_str(),
             reason: record.reason.map(Reason::as_str),
@@ -156,7 +158,7 @@ impl EventJson {
             account_id: content.account_id.to_string(),
             kind: content.kind.into(),
             amount: content.amount,
-            currency: content.currency.as_ref().map(ToString::to_string),
+            currency: currency.map(ToString::to_string),
             expected_version: content.expected_version,
             version: record.version,
             balance_after: record.balance_after,
@@ -168,13 +170,6 @@ impl EventJson {
             metadata: event.metadata.as_deref().map(raw),
             timeline: timeline(record),
         }
-    }
-
-    /// The account's currency, where the event itself carried none.
-    #[must_use]
-    pub fn or_currency(mut self, currency: impl FnOnce() -> Option<String>) -> Self {
-        self.currency = self.currency.or_else(currency);
-        self
     }
 }
 

@@ -15,10 +15,7 @@ use super::{
     responses::QueryProblems,
     schemas::{EventStatusJson, ReasonJson},
 };
-use crate::{
-    domain::{AccountKey, Currency},
-    store::EventFilter,
-};
+use crate::{domain::AccountKey, store::EventFilter};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -50,15 +47,7 @@ async fn get_event(
     let Some(view) = api.store.event(&identity).await? else {
         return Err(event_not_found(&identity.source, &identity.event_id));
     };
-    let event = &view.record.event;
-    let account = match event.content.currency {
-        Some(_) => None,
-        None => api.store.account(&event.account()).await?,
-    };
-    let currency = account.and_then(|account| account.currency);
-    Ok(Json(EventJson::new(&view).or_currency(|| {
-        currency.as_ref().map(Currency::to_string)
-    })))
+    Ok(Json(EventJson::new(&view)))
 }
 
 /// List events, the last first seen first

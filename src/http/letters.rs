@@ -4,14 +4,13 @@
 use axum::{Json, extract::State};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
 use super::{
     Api,
-    account_json::raw,
     caller::Caller,
     page::{Page, PageAsk},
     path::{LetterPath, is_identity_text, letter_not_found},
@@ -36,7 +35,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[schema(example = json!({
     "id": "0193b2c4-6d3e-7f00-8000-000000000001", "reason": "invalid",
     "detail": {"field": "amount", "rule": "required"}, "queue": "onceledger.events", "source": "events",
-    "body": "{\"account_id\":\"4711\"}", "body_encoding": "utf8", "body_bytes": 21, "headers": {},
+    "body": "{\"account_id\":\"4711\"}", "body_encoding": "utf8", "body_bytes": 21, "headers": {}, "properties": {},
     "seen": 1, "received_at": "2026-11-30T08:00:00Z", "last_seen_at": "2026-11-30T08:00:00Z", "status": "open",
 }))]
 pub(super) struct LetterJson {
@@ -74,9 +73,12 @@ pub(super) struct LetterJson {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(value_type = bool, required = false)]
     body_truncated: bool,
-    /// The readable headers as they came.
+    /// The headers as they came; null: there, but not to be read.
     #[schema(value_type = Object)]
-    headers: Box<RawValue>,
+    headers: Map<String, Value>,
+    /// Content type, message id and type, where the message had them.
+    #[schema(value_type = Object)]
+    properties: Map<String, Value>,
     /// How often the same was seen.
     #[schema(minimum = 1)]
     seen: i64,
@@ -132,10 +134,11 @@ impl From<LetterView> for LetterJson {
         let kept = &letter.raw.body;
         let truncated = usize::try_from(view.body_bytes).is_ok_and(|whole| whole > kept.len());
         let (body, body_encoding) = body(kept, truncated);
-        let headers = if letter.raw.headers.is_empty() {
-            "{}"
-        } else {
-            &letter.raw.headers
+        let mut properties: Map<String, Value> =
+            serde_json::from_str(&letter.raw.headers).unwrap_or_default();
+        let headers = match properties.remove("headers") {
+            Some(Value::Object(headers)) => headers,
+            _ => Map::new(),
         };
         Self {
             id: view.id,
@@ -149,7 +152,8 @@ impl From<LetterView> for LetterJson {
             body_encoding,
             body_bytes: view.body_bytes,
             body_truncated: truncated,
-            headers: raw(headers),
+            headers,
+            properties,
             seen: view.seen,
             received_at: view.received_at.rfc3339(),
             last_seen_at: view.last_seen_at.rfc3339(),

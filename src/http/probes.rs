@@ -138,7 +138,7 @@ pub(super) fn undescribed(api: &OpenApi) -> Router<Api> {
     let content_type = [(header::CONTENT_TYPE, "application/json")];
     Router::new().route(
         "/openapi.json",
-        get(move || async move { (content_type, document.clone()) }),
+        get(move |Query(()): Query<Nothing>| async move { (content_type, document.clone()) }),
     )
 }
 
@@ -149,7 +149,7 @@ pub(super) fn undescribed(api: &OpenApi) -> Router<Api> {
     get, path = "/livez", tag = "service", operation_id = "livez",
     responses((status = 200, description = "It does", body = Alive))
 )]
-async fn livez() -> Json<Alive> {
+async fn livez(Query(()): Query<Nothing>) -> Json<Alive> {
     Json(Alive { status: "alive" })
 }
 
@@ -225,7 +225,7 @@ impl FromQuery for ReadyParams {
     responses((status = 200, description = "OpenMetrics text", body = String,
         content_type = "application/openmetrics-text"))
 )]
-async fn metrics(State(api): State<Api>) -> Response {
+async fn metrics(State(api): State<Api>, Query(()): Query<Nothing>) -> Response {
     ([(header::CONTENT_TYPE, METRICS_TYPE)], api.metrics.encode()).into_response()
 }
 

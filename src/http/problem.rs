@@ -229,7 +229,8 @@ impl From<StoreError> for Problem {
             | StoreError::Schema(_)
             | StoreError::Other(_) => {
                 // The database's own words may name hosts and users: they go to the log.
-                tracing::warn!(%error, "a request found the database unavailable");
+                // That the database went away is said once, by whoever watches it.
+                tracing::debug!(%error, "a request found the database unavailable");
                 Self::try_again(
                     "database_unavailable",
                     "The database does not answer or takes no writes right now. Send the same again: \

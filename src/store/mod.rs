@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::domain::{
-    Account, AccountKey, AccountStatus, EventKey, Identity, Letter, Page, Plan, Raw, Reason,
-    Record, Status, Timestamp,
+    Account, AccountKey, AccountStatus, Currency, EventKey, Identity, Letter, Page, Plan, Raw,
+    Reason, Record, Status, Timestamp,
 };
 
 pub use self::{
@@ -218,6 +218,8 @@ pub struct EventView {
     pub record: Record,
     /// Copies seen.
     pub duplicates: i64,
+    /// The account's currency, once there is one.
+    pub currency: Option<Currency>,
     /// For a conflict (and only where a single event is read): the entry that
     /// holds the place it wanted.
     pub held_by: Option<Identity>,

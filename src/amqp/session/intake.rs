@@ -4,7 +4,6 @@
 
 use futures_util::FutureExt;
 use lapin::message::Delivery;
-use serde_json::json;
 use tokio::time::Instant;
 
 use super::{End, Report, Session, failed, next};
@@ -14,8 +13,8 @@ use crate::{
         delivery::arrival,
         held::{Errand, Task},
     },
-    domain::{Letter, Submission, Work},
-    envelope::{self, Malformed},
+    domain::{Submission, Work},
+    envelope::{self},
     lane::Reply,
     ledger::Failure,
 };
@@ -74,7 +73,7 @@ impl Session<'_> {
                 self.send(tag, work, 0);
             }
             Err(malformed) => {
-                let letter = letter(*malformed, &self.consumer.origin);
+                let letter = malformed.letter(self.consumer.origin.tenant.clone());
                 self.keep(
                     Task {
                         tag,
@@ -114,26 +113,5 @@ impl Session<'_> {
         if (&mut sending).now_or_never().is_none() {
             self.sending = Some(sending);
         }
-    }
-}
-
-/// The dead letter of a message that is no event.
-fn letter(malformed: Malformed, origin: &envelope::Origin) -> Letter {
-    let mut detail = json!({"message": malformed.message});
-    if let Some(field) = malformed.field {
-        detail["field"] = field.into();
-    }
-    if let Some(rule) = malformed.rule {
-        detail["rule"] = rule.into();
-    }
-    Letter {
-        tenant: origin.tenant.clone(),
-        reason: malformed.reason,
-        detail,
-        source: malformed.source,
-        event_id: malformed.event_id,
-        account_id: malformed.account_id,
-        event: None,
-        raw: malformed.raw,
     }
 }

@@ -8,7 +8,6 @@ mod writer;
 
 use std::{
     cell::RefCell,
-    hash::{BuildHasher, BuildHasherDefault},
     io::{self, IsTerminal},
     process::ExitCode,
     sync::Arc,
@@ -17,8 +16,6 @@ use std::{
 
 use clap::Args;
 use futures_util::future::join_all;
-use rustc_hash::FxHasher;
-use serde_json::json;
 use tokio::{
     fs::File,
     io::{AsyncBufRead, BufReader},
@@ -36,8 +33,8 @@ use crate::{
     clock::Clock,
     config::{Config, DATABASE, Flags, LIMITS, LOGS, Purpose, WRITING},
     copies::Copies,
-    domain::{Letter, Submission, Work},
-    envelope::{self, Arrival, Header, Malformed, Origin},
+    domain::{Submission, Work},
+    envelope::{self, Arrival, Header, Origin},
     ledger::Ledger,
     store::Store,
     tasks::Tasks,
@@ -202,7 +199,7 @@ impl Apply {
                         if_version: None,
                         strict: false,
                     });
-                    let writer = &writers[writer_of(&work, writers.len())];
+                    let writer = &writers[work.account.share(writers.len())];
                     let job = Job {
                         line: line.number,
                         work,
@@ -216,7 +213,9 @@ impl Apply {
                         malformed.reason.as_str(),
                         &malformed.message,
                     );
-                    aside.put(line.number, letter(*malformed, &origin)).await;
+                    aside
+                        .put(line.number, malformed.letter(origin.tenant.clone()))
+                        .await;
                 }
             }
         }
@@ -247,7 +246,7 @@ impl Apply {
             eprintln!("{line}");
         }
         print(&format!(
-            "{} events from {} in {:.1} s\n{}",
+            "{} lines from {} in {:.1} s\n{}",
             report.summary.total(),
             if self.file == "-" {
                 "standard input"
@@ -258,31 +257,4 @@ impl Apply {
             report.summary
         ))
     }
-}
-
-/// A line that is no event, as it is kept.
-fn letter(malformed: Malformed, origin: &Origin) -> Letter {
-    let mut detail = json!({"message": malformed.message});
-    if let Some(field) = malformed.field {
-        detail["field"] = field.into();
-    }
-    if let Some(rule) = malformed.rule {
-        detail["rule"] = rule.into();
-    }
-    Letter {
-        tenant: origin.tenant.clone(),
-        reason: malformed.reason,
-        detail,
-        source: malformed.source,
-        event_id: malformed.event_id,
-        account_id: malformed.account_id,
-        event: None,
-        raw: malformed.raw,
-    }
-}
-
-fn writer_of(work: &Work, writers: usize) -> usize {
-    let hash = BuildHasherDefault::<FxHasher>::default().hash_one(&work.account);
-    // The upper bits are the well mixed ones.
-    (hash >> 32) as usize % writers
 }

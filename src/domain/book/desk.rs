@@ -7,9 +7,8 @@ use serde_json::json;
 
 use super::{Line, Sheet, Waiter};
 use crate::domain::{
-    Account, AccountKey, AccountStatus, Answer, Audit, Content, Event, EventKey, Judgement, Letter,
-    OpenRefusal, Opening, Patch, PatchRefusal, Raw, Reason, Record, Status, Submission, Timestamp,
-    Told, Unmet, Verdict, Work,
+    Account, AccountKey, Content, Event, EventKey, Found, Judgement, Letter, Reason, Record,
+    Status, Submission, Timestamp, Told, Unmet, Verdict, Work,
 };
 
 /// One account's sheet, with the lines of every identity in the batch.
@@ -49,7 +48,13 @@ impl Desk<'_> {
                 }
             };
         }
-        if first.derived && first.content.account_id == event.content.account_id {
+        let conflict =
+            record.status == Status::Rejected && record.reason == Some(Reason::VersionConflict);
+        if conflict && first.content.agrees_but_for_version(&event.content) {
+            // The producer has read the account again: the natural optimistic retry.
+            return (self.judge_again(submission, &record, false), false);
+        }
+        if first.derived {
             // A derived identity names a place, not an intent: who has the place
             // keeps it, and a place nobody has is free.
             let told = match (record.holds(), event.derived) {
@@ -58,12 +63,6 @@ impl Desk<'_> {
                 (true, false) => self.set_aside(submission, first, Reason::EventIdReused),
             };
             return (told, false);
-        }
-        let conflict =
-            record.status == Status::Rejected && record.reason == Some(Reason::VersionConflict);
-        if conflict && first.content.agrees_but_for_version(&event.content) {
-            // The producer has read the account again: the natural optimistic retry.
-            return (self.judge_again(submission, &record, false), false);
         }
         (
             self.set_aside(submission, first, Reason::EventIdReused),
@@ -80,245 +79,25 @@ impl Desk<'_> {
         })
     }
 
-    /// Lets apply what is due, in version order, until nothing is or the
-    /// transaction has released enough.
-    pub(super) fn release(&mut self) {
-        while let Some(version) = self.opened_version() {
-            let Some(place) = self.next_due(version) else {
-                return;
-            };
-            if self.sheet.budget == 0 {
-                self.sheet.unfinished = true;
-                return;
-            }
-            self.sheet.budget -= 1;
-            if let Some(waiter) = self.sheet.waiting.remove(place) {
-                self.settle_waiter(waiter.key);
-            }
-        }
-    }
-
-    /// The place of the next one due: versioned ones first, and no unversioned
-    /// one as long as a versioned one might be due behind the loaded window.
-    fn next_due(&mut self, version: i64) -> Option<usize> {
-        let versioned = self.sheet.versioned();
-        match self
-            .sheet
-            .waiting
-            .front()
-            .and_then(|waiter| waiter.expected)
-        {
-            Some(expected) if expected <= version => return Some(0),
-            None if self.sheet.more_versioned => {
-                self.sheet.unfinished = true;
-                return None;
-            }
-            _ => {}
-        }
-        if versioned < self.sheet.waiting.len() {
-            return Some(versioned);
-        }
-        self.sheet.unfinished |= self.sheet.more_unversioned;
-        None
-    }
-
-    /// Judges everything that waits by the account as it is now: after an
-    /// opening what waited for the account may wait for a version, or be refused.
-    pub(super) fn judge_waiting_anew(&mut self) {
-        // That nothing is due is an answer too: on a stale page it would be repeated
-        // for ever.
-        self.sheet.answered = true;
-        if self.opened_version().is_none() || self.sheet.unfinished {
-            return;
-        }
-        let keys: Vec<EventKey> = self.sheet.waiting.iter().map(|waiter| waiter.key).collect();
-        for key in keys {
-            let Some(line) = self.lines.get_mut(&key) else {
-                continue;
-            };
-            match Account::judge(self.sheet.account.as_ref(), &line.record.event.content) {
-                Judgement::Park(reason) if line.record.reason == Some(reason) => {}
-                Judgement::Park(reason) => {
-                    Arc::make_mut(&mut line.record).reason = Some(reason);
-                    self.sheet.revised = true;
-                    self.note_change(key);
-                }
-                Judgement::Apply { .. } | Judgement::Reject(_) => {
-                    self.sheet.waiting.retain(|waiter| waiter.key != key);
-                    self.settle_waiter(key);
-                }
-            }
-        }
-    }
-
-    /// Lets a parked event die that waits since before a moment.
-    pub(super) fn expire(&mut self, key: EventKey, before: Timestamp, raw: &Arc<Raw>) -> bool {
-        let Some(line) = self.lines.get(&key) else {
-            return false;
-        };
-        let record = line.record.clone();
-        if record.status != Status::Parked || record.decided_at > before {
-            return false;
-        }
-        self.sheet.waiting.retain(|waiter| waiter.key != key);
-        let content = &record.event.content;
-        let Judgement::Park(reason) = Account::judge(self.sheet.account.as_ref(), content) else {
-            self.settle_waiter(key);
-            return false;
-        };
-        let reason = reason.expired();
-        self.sheet.revised = true;
-        let mut dead = self.next_of(&record);
-        dead.status = Status::Dead;
-        dead.reason = Some(reason);
-        dead.found = self
-            .sheet
-            .account
-            .as_ref()
-            .filter(|a| a.is_opened())
-            .map(Account::found);
-        dead.decided_at = self.now;
-        dead.decision += 1;
-        self.write(dead);
-        self.sheet.letters.push(Letter {
-            tenant: self.key.tenant.clone(),
-            reason,
-            detail: json!({
-                "parked_at": record.decided_at.rfc3339(),
-                "expected_version": content.expected_version,
-                "account_version": self.opened_version(),
-            }),
-            source: Some(record.event.identity.source.clone()),
-            event_id: Some(record.event.identity.event_id.clone()),
-            account_id: Some(content.account_id.clone()),
-            event: Some(key),
-            raw: raw.clone(),
-        });
-        true
-    }
-
-    /// Opens the account, or says that it is open already.
-    pub(super) fn open(&mut self, opening: &Opening) -> Answer {
-        self.sheet.answered = true;
-        let event = opening.event(self.key);
-        let key = event.identity.key();
-        if let Some(account) = self.sheet.account.clone().filter(Account::is_opened) {
-            let first = self.lines.get(&key).map(|line| &line.record);
-            let same = first.is_some_and(|first| {
-                first.event.content.agrees(&event.content)
-                    && first.floor == opening.floor
-                    && same_json(first.event.metadata.as_deref(), opening.metadata.as_deref())
-            });
-            return match same {
-                true => Answer::Opened {
-                    account,
-                    fresh: false,
-                },
-                false => Answer::OpenRefused(OpenRefusal::Exists(account)),
-            };
-        }
-        let (row, revision) = self
-            .sheet
-            .account
-            .as_ref()
-            .map_or((0, 0), |awaited| (awaited.row, awaited.revision));
-        let account = Account {
-            row,
-            currency: Some(opening.currency.clone()),
-            balance: opening.balance,
-            version: 1,
-            revision,
-            settings_revision: 0,
-            floor: opening.floor,
-            status: AccountStatus::Open,
-            metadata: opening.metadata.clone(),
-            opened_at: self.now,
-            updated_at: self.now,
-        };
-        let mut record = Record::fresh(Arc::new(event), None, self.now);
-        record.status = Status::Applied;
-        record.version = Some(1);
-        record.balance_after = Some(opening.balance);
-        record.floor = opening.floor;
-        record.decision = 1;
-        self.sheet.account = Some(account.clone());
-        self.write(record);
-        self.release();
-        self.judge_waiting_anew();
-        Answer::Opened {
-            account: self.sheet.account.clone().unwrap_or(account),
-            fresh: true,
-        }
-    }
-
-    /// Changes the account's settings.
-    pub(super) fn patch(&mut self, patch: &Patch) -> Answer {
-        self.sheet.answered = true;
-        let Some(account) = self.sheet.account.clone().filter(Account::is_opened) else {
-            return Answer::PatchRefused(PatchRefusal::NotFound);
-        };
-        if patch
-            .if_match
-            .as_ref()
-            .is_some_and(|tags| !tags.contains(&account.tag()))
-        {
-            return Answer::PatchRefused(PatchRefusal::Stale(account));
-        }
-        let mut after = account.clone();
-        after.status = patch.status.unwrap_or(account.status);
-        after.floor = patch.floor.unwrap_or(account.floor);
-        after.metadata = patch
-            .metadata
-            .clone()
-            .unwrap_or_else(|| account.metadata.clone());
-        let changes = after != account;
-        if changes && account.status == AccountStatus::Closed {
-            return Answer::PatchRefused(PatchRefusal::Closed(account));
-        }
-        let closes = after.status == AccountStatus::Closed && account.status != after.status;
-        if closes && account.balance != 0 {
-            return Answer::PatchRefused(PatchRefusal::NotEmpty(account));
-        }
-        if changes {
-            after.settings_revision += 1;
-            after.updated_at = self.now.max(account.updated_at);
-            self.sheet.revised = true;
-        }
-        self.sheet.audits.push(Audit {
-            tenant: self.key.tenant.clone(),
-            subject: patch.subject.clone(),
-            action: "account.patched",
-            account_id: Some(self.key.id.clone()),
-            detail: json!({
-                "status": {"from": account.status.as_str(), "to": after.status.as_str()},
-                "floor": {"from": account.floor, "to": after.floor},
-                "metadata_replaced": patch.metadata.is_some(),
-            }),
-            note: patch.note.clone(),
-        });
-        self.sheet.account = Some(after.clone());
-        // The revision moves when the sheet is finished; the answer shows none.
-        Answer::Patched(after)
-    }
-
-    fn opened_version(&self) -> Option<i64> {
+    /// The account's version and balance; none where there is no account.
+    pub(super) fn found(&self) -> Option<Found> {
         self.sheet
             .account
             .as_ref()
             .filter(|a| a.is_opened())
-            .map(|account| account.version)
+            .map(Account::found)
+    }
+
+    /// The account's version; none where there is no account.
+    pub(super) fn opened_version(&self) -> Option<i64> {
+        self.found().map(|found| found.version)
     }
 
     /// Judges an event that nobody decided yet, under the conditions of its call.
     fn judge(&mut self, submission: &Submission, record: Record) -> Told {
         let event = &submission.event;
         self.sheet.answered = true;
-        let found = self
-            .sheet
-            .account
-            .as_ref()
-            .filter(|a| a.is_opened())
-            .map(Account::found);
+        let found = self.found();
         let unmet = |unmet| Told {
             event: event.clone(),
             verdict: Verdict::Unmet(unmet),
@@ -358,42 +137,9 @@ impl Desk<'_> {
         self.judge(submission, next)
     }
 
-    /// A waiting event's turn: it applies or is refused.
-    fn settle_waiter(&mut self, key: EventKey) {
-        self.sheet.revised = true;
-        let Some(line) = self.lines.get(&key) else {
-            return;
-        };
-        let record = line.record.clone();
-        if record.status != Status::Parked {
-            return;
-        }
-        let next = self.next_of(&record);
-        let judgement = Account::judge(self.sheet.account.as_ref(), &record.event.content);
-        let settled = self.settle(next, judgement);
-        if line_is_stored(self.lines.get(&key)) {
-            self.sheet.released.push((settled.status, settled.reason));
-        }
-    }
-
-    /// The record with its last judgement in the trail; a parking that was never
-    /// stored leaves no trace.
-    fn next_of(&self, record: &Record) -> Record {
-        let mut next = record.clone();
-        if line_is_stored(self.lines.get(&record.event.identity.key())) {
-            next.trail.push(record.past(false));
-        }
-        next
-    }
-
     /// Writes a judgement into the record and, where it applies, the account.
-    fn settle(&mut self, mut record: Record, judgement: Judgement) -> Record {
-        record.found = self
-            .sheet
-            .account
-            .as_ref()
-            .filter(|a| a.is_opened())
-            .map(Account::found);
+    pub(super) fn settle(&mut self, mut record: Record, judgement: Judgement) -> Record {
+        record.found = self.found();
         record.reason = None;
         record.decided_at = self.now;
         match judgement {
@@ -459,16 +205,11 @@ impl Desk<'_> {
             verdict: Verdict::Rejected(reason),
             version: None,
             balance: None,
-            found: self
-                .sheet
-                .account
-                .as_ref()
-                .filter(|a| a.is_opened())
-                .map(Account::found),
+            found: self.found(),
         }
     }
 
-    fn write(&mut self, record: Record) {
+    pub(super) fn write(&mut self, record: Record) {
         let key = record.event.identity.key();
         let record = Arc::new(record);
         self.lines
@@ -482,7 +223,7 @@ impl Desk<'_> {
         self.note_change(key);
     }
 
-    fn note_change(&mut self, key: EventKey) {
+    pub(super) fn note_change(&mut self, key: EventKey) {
         if let Some(line) = self.lines.get_mut(&key)
             && !std::mem::replace(&mut line.changed, true)
         {
@@ -513,10 +254,6 @@ impl Told {
     }
 }
 
-fn line_is_stored(line: Option<&Line>) -> bool {
-    line.is_some_and(|line| line.stored.is_some())
-}
-
 fn content_json(content: &Content) -> serde_json::Value {
     json!({
         "account_id": &*content.account_id,
@@ -525,14 +262,4 @@ fn content_json(content: &Content) -> serde_json::Value {
         "currency": content.currency.as_ref().map(crate::domain::Currency::as_str),
         "version": content.expected_version,
     })
-}
-
-/// Whether two optional JSON texts mean the same, however they are spaced.
-fn same_json(a: Option<&str>, b: Option<&str>) -> bool {
-    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-    match (a, b) {
-        (None, None) => true,
-        (Some(a), Some(b)) => a == b || read(a).is_some() && read(a) == read(b),
-        _ => false,
-    }
 }

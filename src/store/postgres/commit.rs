@@ -98,10 +98,7 @@ pub(super) async fn commit(pool: &PgPool, plan: &Plan) -> Result<Committed> {
             unit.commit().await?;
             Ok(committed)
         }
-        Err(error) => {
-            unit.roll_back().await;
-            Err(error)
-        }
+        Err(error) => Err(unit.fail(error).await),
     }
 }
 

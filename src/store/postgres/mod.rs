@@ -183,13 +183,20 @@ impl PostgresStore {
         tokio::time::timeout(limit, work).await.map_err(away)?
     }
 
-    async fn answers(&self) -> Result<bool> {
-        sqlx::query_scalar(
+    /// Asks on the connections that write, and keeps none that can't.
+    async fn writable(&self) -> Result<()> {
+        let mut loan = unit::Loan::of(&self.ledger).await?;
+        let writable = sqlx::query_scalar(
             "SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'",
         )
-        .fetch_one(&self.reads)
+        .fetch_one(loan.connection())
         .await
         .map_err(failed)
+        .and_then(|writable: bool| match writable {
+            true => Ok(()),
+            false => Err(StoreError::Unwritable("the server is read-only".to_owned())),
+        });
+        loan.back(writable)
     }
 }
 
@@ -299,10 +306,7 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        if self.patient(self.answers()).await? {
-            return Ok(());
-        }
-        Err(StoreError::Unwritable("the server is read-only".to_owned()))
+        self.patient(self.writable()).await
     }
 
     async fn verify(&self) -> Result<Verified> {

@@ -32,9 +32,11 @@ impl Loan {
         &mut self.connection
     }
 
-    /// Gives the connection back, unless the server does not answer on it.
+    /// Gives the connection back, unless the server does not answer on it, or
+    /// takes no writes: a session that stands on a server (or under a setting)
+    /// that is read-only stays so when everything else is well again.
     pub(super) fn back<T>(mut self, result: Result<T>) -> Result<T> {
-        self.sound = !matches!(result, Err(StoreError::Away(_)));
+        self.sound = result.as_ref().err().is_none_or(keeps);
         result
     }
 }
@@ -45,6 +47,11 @@ impl Drop for Loan {
             self.connection.close_on_drop();
         }
     }
+}
+
+/// Whether a connection on which this went wrong may be used again.
+fn keeps(error: &StoreError) -> bool {
+    !matches!(error, StoreError::Away(_) | StoreError::Unwritable(_))
 }
 
 /// An open transaction.
@@ -75,6 +82,13 @@ impl Unit {
         if self.say("ROLLBACK").await.is_ok() {
             self.0.sound = true;
         }
+    }
+
+    /// Undoes it after a failure, which also says whether the connection is worth
+    /// keeping.
+    pub(super) async fn fail(mut self, error: StoreError) -> StoreError {
+        self.0.sound = self.say("ROLLBACK").await.is_ok() && keeps(&error);
+        error
     }
 
     async fn say(&mut self, what: &'static str) -> Result<()> {

@@ -17,9 +17,9 @@ use crate::{
     store::{EventFilter, EventView, LISTED_BODY_MAX, LetterFilter, LetterView, Result},
 };
 
-const SEEN: &str = "e.seq, COALESCE(s.copies, 0)";
+const SEEN: &str = "e.seq, COALESCE(s.copies, 0), a.currency";
 const EVENTS: &str = "FROM event e LEFT JOIN event_detail d ON d.key = e.key \
-     LEFT JOIN event_seen s ON s.key = e.key";
+     LEFT JOIN event_seen s ON s.key = e.key LEFT JOIN account a ON a.id = e.account";
 
 /// One event with its raw message, the copies seen, and where it lost its place
 /// to another, which one that is.
@@ -183,6 +183,7 @@ fn seen(cells: &mut Cells<'_>) -> Result<EventView> {
     Ok(EventView {
         seq: cells.take()?,
         duplicates: cells.take()?,
+        currency: cells.some_currency()?,
         record: rows::record(cells)?,
         held_by: None,
     })

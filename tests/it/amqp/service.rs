@@ -22,6 +22,9 @@ use crate::support::databases::{self, TestDatabase};
 /// What a test waits for at most, where it says nothing else.
 pub(super) const SOON: Duration = Duration::from_secs(20);
 
+/// How long deliveries are held for a database that is away.
+pub(super) const DATABASE_AWAY_MAX: Duration = Duration::from_secs(6);
+
 /// What every account starts with.
 pub(super) const BALANCE: i64 = 1_000_000_000;
 
@@ -77,6 +80,7 @@ impl Service {
             store: shared.clone(),
             clock: clock.clone(),
             metrics: metrics.clone(),
+            database_away_max: DATABASE_AWAY_MAX,
         };
         let mut config = config(&broker.prefix, url, queue);
         set(&mut config);

@@ -91,7 +91,7 @@ async fn each_line_has_its_outcome_and_a_bad_one_becomes_a_dead_letter() {
         ];
         assert_eq!(summary, expected, "{ended:?}");
         assert!(
-            ended.out.starts_with("6 events from events.ndjson in "),
+            ended.out.starts_with("6 lines from events.ndjson in "),
             "{ended:?}"
         );
         assert!(ended.err.contains("line 4: undecodable: "), "{ended:?}");

@@ -53,7 +53,7 @@ fn without_any_setting_the_defaults_hold() {
     assert!(config.migrate && !config.insecure);
     assert_eq!(
         (config.log.as_str(), config.log_format),
-        ("info", LogFormat::Text)
+        ("info,lapin=off,sqlx=error", LogFormat::Text)
     );
 }
 

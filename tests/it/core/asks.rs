@@ -45,3 +45,13 @@ pub fn event(account: i64, id: String, kind: Kind, amount: i64, version: Option<
         strict: false,
     })
 }
+
+/// A debit that carries no id: the bare optimistic lock.
+pub fn bare(account: i64, amount: i64, version: i64) -> Work {
+    let id = Event::derived_id(&key(account).id, version);
+    let mut work = event(account, id, Kind::Debit, amount, Some(version));
+    if let Ask::Submit(submission) = &mut work.ask {
+        Arc::make_mut(&mut submission.event).derived = true;
+    }
+    work
+}

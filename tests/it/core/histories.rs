@@ -33,8 +33,11 @@ fn chains() -> impl Strategy<Value = Vec<Work>> {
     })
 }
 
-/// The state that an auditor would compare.
-fn end(model: &Model) -> Vec<(i64, i64, Vec<(String, Option<i64>)>)> {
+/// Balance, version, and the history as event ids with their versions.
+type End = (i64, i64, Vec<(String, Option<i64>)>);
+
+/// The state that an auditor would compare, by account.
+fn end(model: &Model) -> Vec<End> {
     let state = model.state();
     (0..ACCOUNTS)
         .map(|n| {

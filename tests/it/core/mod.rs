@@ -3,6 +3,7 @@
 
 mod asks;
 mod histories;
+mod identities;
 pub mod scripts;
 mod setbacks;
 mod waiting;

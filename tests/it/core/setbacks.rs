@@ -1,7 +1,7 @@
 //! The path of a batch when its store misbehaves: nothing is lost, nothing is
 //! applied twice, and neighbours go through.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use onceledger::{
     clock::Clock,
@@ -77,7 +77,13 @@ async fn a_database_that_is_away_answers_at_once_and_the_same_again_applies_once
 async fn an_event_that_the_database_refuses_is_found_among_its_neighbours() {
     let (model, mut ledger) = desk();
     ledger.settle(&[open(0, 1_000), open(1, 1_000)]).await;
-    model.faults.lock().unwrap().refused_amount = Some(13);
+    model.faults.lock().unwrap().failing = Some((
+        13,
+        StoreError::Refused {
+            code: "22003".into(),
+            message: "out of range".into(),
+        },
+    ));
     let mut works = debits(40, 2);
     works.insert(17, event(0, "bad".into(), Kind::Debit, 13, None));
     let answers = ledger.settle(&works).await;
@@ -102,6 +108,33 @@ async fn an_event_that_the_database_refuses_is_found_among_its_neighbours() {
 }
 
 #[tokio::test]
+async fn an_event_that_fails_in_an_unknown_way_does_not_take_its_neighbours_along() {
+    let (model, mut ledger) = desk();
+    ledger.settle(&[open(0, 1_000), open(1, 1_000)]).await;
+    let unknown = StoreError::Other("who knows".into());
+    model.faults.lock().unwrap().failing = Some((13, unknown.clone()));
+    let mut works = debits(10, 2);
+    works.insert(3, event(0, "odd".into(), Kind::Debit, 13, None));
+    let answers = ledger.settle(&works).await;
+    let failed = Err(Failure::Unavailable(unknown));
+    for (place, answer) in answers.iter().enumerate() {
+        assert!(
+            if place == 3 {
+                *answer == failed
+            } else {
+                applied(answer)
+            },
+            "{place}"
+        );
+    }
+    // It is not given up: nothing of it was recorded, and it applies once it can.
+    assert_eq!(model.state().letters.len(), 0);
+    model.faults.lock().unwrap().failing = None;
+    assert!(ledger.settle(&works[3..4]).await.iter().all(applied));
+    model.state().check_invariants();
+}
+
+#[tokio::test]
 async fn a_locked_account_does_not_stop_its_neighbours() {
     let (model, mut ledger) = desk();
     ledger
@@ -120,7 +153,31 @@ async fn a_locked_account_does_not_stop_its_neighbours() {
             "{place}"
         );
     }
+    // Nobody waits for it again and again: its neighbours are not asked to.
+    let commits = model.commits();
+    let more: Vec<Work> = (0..9)
+        .map(|n| event(n % 3, format!("more-{n}"), Kind::Debit, 1, None))
+        .collect();
+    assert_eq!(
+        ledger
+            .settle(&more)
+            .await
+            .iter()
+            .filter(|a| applied(a))
+            .count(),
+        6
+    );
+    assert_eq!(model.commits(), commits + 1);
     model.faults.lock().unwrap().locked.clear();
+    // The ledger finds out by itself that the account is free again.
+    let freed = async {
+        while !ledger.settle(&more[1..2]).await.iter().all(applied) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), freed)
+        .await
+        .unwrap();
     let again = ledger.settle(&debits(9, 3)).await;
     assert_eq!(again.iter().filter(|answer| applied(answer)).count(), 3);
     model.state().check_invariants();

@@ -7,7 +7,7 @@ use onceledger::{
     copies::Copies,
     domain::{Answer, Ask, Kind, RELEASE_MAX, Reason, Status, Timestamp, Verdict, Work},
     ledger::Ledger,
-    store::Store,
+    store::{Store, StoreError},
     telemetry::Metrics,
 };
 
@@ -68,7 +68,7 @@ impl Desk {
                 })
                 .await
             {
-                Answer::Expired(dead) => died.push(dead),
+                Answer::Expired(dead) => died.push(dead.is_some()),
                 other => panic!("{other:?}"),
             }
         }
@@ -202,7 +202,7 @@ async fn what_became_due_meanwhile_does_not_die() {
             ask
         })
         .await,
-        Answer::Expired(false)
+        Answer::Expired(None)
     );
     assert_eq!(desk.count(Status::Applied), 2);
 }
@@ -246,7 +246,11 @@ async fn an_identity_decided_on_another_account_of_the_batch_is_answered_after_i
     desk.ask(open(0, 10)).await;
     desk.ask(open(1, 10)).await;
     // The first is refused by the store for ever, so its identity is free after all.
-    desk.model.faults.lock().unwrap().refused_amount = Some(7);
+    let refused = StoreError::Refused {
+        code: "22003".into(),
+        message: "out of range".into(),
+    };
+    desk.model.faults.lock().unwrap().failing = Some((7, refused));
     let works = [
         event(0, "x".into(), Kind::Debit, 7, None),
         event(1, "x".into(), Kind::Debit, 3, None),

@@ -23,7 +23,7 @@ fn letter(queue: &str, reason: Reason, body: &[u8]) -> Letter {
         raw: Arc::new(Raw {
             queue: queue.into(),
             body: body.to_vec(),
-            headers: r#"{"content_type":"application/json"}"#.into(),
+            headers: r#"{"content_type":"application/json","headers":{"x":1}}"#.into(),
             marks: "".into(),
         }),
     }
@@ -70,7 +70,8 @@ async fn letters_are_listed_with_their_bodies_cut_and_read_whole(
         ("status", json!("open")),
         ("received_at", json!("2026-11-30T08:00:00Z")),
         ("detail", json!({"field": "amount", "rule": "required"})),
-        ("headers", json!({"content_type": "application/json"})),
+        ("headers", json!({"x": 1})),
+        ("properties", json!({"content_type": "application/json"})),
     ] {
         assert_eq!(first[name], value, "{name}");
     }

@@ -10,10 +10,10 @@ use std::{
 };
 
 use onceledger::{
-    domain::{AccountChange, Kind, Proof, Reason},
+    domain::{AccountChange, EventKey, Kind, Proof, Reason, Timestamp},
     store::{self, StoreError, StoreOptions},
 };
-use sqlx::{Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tracing::{Event, Metadata, Subscriber, span};
 
 use super::{On, scene::*};
@@ -419,4 +419,69 @@ async fn a_plan_kept_from_a_small_table_reads_no_more_rows_than_asked_for() {
         (7_000..8_000).contains(&rows),
         "{rows} rows of accounts were read"
     );
+}
+
+/// A session that stands on a read-only server stays so when the server takes
+/// writes again; none of them may be kept.
+#[tokio::test]
+async fn after_a_read_only_spell_the_store_writes_again_by_itself() {
+    let database = databases::postgres().await;
+    let store = store::open(&database.url, &StoreOptions::default())
+        .await
+        .unwrap();
+    let name = database
+        .url
+        .rsplit('/')
+        .next()
+        .unwrap()
+        .split('?')
+        .next()
+        .unwrap()
+        .to_owned();
+    let mut operator = PgConnection::connect(&database.url).await.unwrap();
+    let mut tell = async |statement: String| {
+        sqlx::raw_sql(AssertSqlSafe(statement))
+            .execute(&mut operator)
+            .await
+            .unwrap();
+    };
+    store.ping().await.unwrap();
+    tell(format!(
+        "ALTER DATABASE {name} SET default_transaction_read_only = on"
+    ))
+    .await;
+    tell(format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE datname = '{name}' AND application_name = 'onceledger'"
+    ))
+    .await;
+    let told = async |wanted: fn(&Result<(), StoreError>) -> bool| {
+        while !wanted(&store.ping().await) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let limit = Duration::from_secs(20);
+    let unwritable = told(|ping| matches!(ping, Err(StoreError::Unwritable(_))));
+    tokio::time::timeout(limit, unwritable).await.unwrap();
+    let refused = store
+        .count_copies(&[(EventKey([1; 16]), 1)], Timestamp(1))
+        .await;
+    assert!(
+        matches!(refused, Err(StoreError::Unwritable(_))),
+        "{refused:?}"
+    );
+    tell(format!(
+        "ALTER DATABASE {name} RESET default_transaction_read_only"
+    ))
+    .await;
+    tokio::time::timeout(limit, told(Result::is_ok))
+        .await
+        .unwrap();
+    for _ in 0..8 {
+        store
+            .count_copies(&[(EventKey([1; 16]), 1)], Timestamp(1))
+            .await
+            .unwrap();
+    }
+    store.close().await;
 }

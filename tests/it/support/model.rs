@@ -3,7 +3,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Mutex,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -27,6 +30,7 @@ pub struct Model {
     state: Mutex<State>,
     /// What goes wrong.
     pub faults: Mutex<Faults>,
+    commits: AtomicUsize,
 }
 
 /// What goes wrong in a model.
@@ -34,8 +38,8 @@ pub struct Model {
 pub struct Faults {
     /// The next commits fail with these, first to last.
     pub commits: Vec<StoreError>,
-    /// A plan with an event of this amount is refused for ever.
-    pub refused_amount: Option<i64>,
+    /// A plan with an event of this amount fails so.
+    pub failing: Option<(i64, StoreError)>,
     /// These accounts are locked by somebody else.
     pub locked: Vec<AccountKey>,
 }
@@ -45,13 +49,11 @@ impl Faults {
         if !self.commits.is_empty() {
             return Err(self.commits.remove(0));
         }
-        let refused = self.refused_amount;
         let mut inserts = plan.accounts.iter().flat_map(|change| &change.inserts);
-        if inserts.any(|record| Some(record.event.content.amount) == refused) {
-            return Err(StoreError::Refused {
-                code: "22003".into(),
-                message: "out of range".into(),
-            });
+        if let Some((amount, error)) = &self.failing
+            && inserts.any(|record| record.event.content.amount == *amount)
+        {
+            return Err(error.clone());
         }
         if plan
             .accounts
@@ -74,6 +76,11 @@ pub struct State {
 }
 
 impl Model {
+    /// How many commits were tried.
+    pub fn commits(&self) -> usize {
+        self.commits.load(Ordering::SeqCst)
+    }
+
     /// All that is stored, for comparison.
     pub fn state(&self) -> State {
         self.state.lock().unwrap().clone()
@@ -191,6 +198,7 @@ impl Store for Model {
     }
 
     async fn commit(&self, plan: &Plan) -> Result<Committed> {
+        self.commits.fetch_add(1, Ordering::SeqCst);
         self.faults.lock().unwrap().strike(plan)?;
         let mut state = self.state.lock().unwrap();
         let mut next = state.clone();
@@ -333,6 +341,7 @@ impl Store for Model {
             .map(|(seq, record)| EventView {
                 seq: *seq,
                 record: record.clone(),
+                currency: None,
                 duplicates: state.copies.get(&identity.key()).copied().unwrap_or(0),
                 held_by: None,
             }))

@@ -270,6 +270,6 @@ pub fn spell(answer: &Answer) -> String {
             Verdict::Unmet(Unmet::Strict(reason)) => format!("unmet {}", reason.as_str()),
         },
         Answer::Released => "released".to_owned(),
-        Answer::Expired(died) => format!("expired {died}"),
+        Answer::Expired(died) => format!("expired {died:?}"),
     }
 }
