@@ -26,7 +26,18 @@ const TENANT_MAX: usize = 128;
 /// One queue with the name under which people find it in their settings.
 struct Named {
     at: String,
+    /// The same for those of its keys that the file gives.
+    keys: BTreeMap<String, String>,
     config: QueueConfig,
+}
+
+impl Named {
+    fn at(&self, key: &str) -> String {
+        match self.keys.get(key) {
+            Some(at) => at.clone(),
+            None => format!("{}, {key}", self.at),
+        }
+    }
 }
 
 pub(super) fn resolve(layers: &mut Layers<'_>, prefix: &str, purpose: Purpose) -> Vec<QueueConfig> {
@@ -36,6 +47,7 @@ pub(super) fn resolve(layers: &mut Layers<'_>, prefix: &str, purpose: Purpose) -
         Some(found) => from_list(layers, found, prefix, &mut detailed),
         None if detailed.is_empty() => vec![Named {
             at: "queues".to_owned(),
+            keys: BTreeMap::new(),
             config: plain("events", &format!("{prefix}.events")),
         }],
         None => std::mem::take(&mut detailed),
@@ -86,16 +98,21 @@ fn from_list(
             continue;
         };
         let (source, name) = (source.trim(), name.trim().replace("{prefix}", prefix));
-        let mut config = match detailed
+        let (mut config, mut keys) = match detailed
             .iter()
             .position(|queue| *queue.config.name == *name)
         {
-            Some(place) => detailed.remove(place).config,
-            None => plain(source, &name),
+            Some(place) => {
+                let queue = detailed.remove(place);
+                (queue.config, queue.keys)
+            }
+            None => (plain(source, &name), BTreeMap::new()),
         };
         config.source = source.into();
+        keys.remove("source");
         queues.push(Named {
             at: found.at.clone(),
+            keys,
             config,
         });
     }
@@ -136,9 +153,10 @@ fn entry(
     purpose: Purpose,
 ) -> Option<Named> {
     let file = layers.file.name.clone();
+    let at_line = |line: usize, key: &str| format!("{file} line {line}: queue.{key}");
     let at = |key: &str| {
         let line = entry.values.get(key).map_or(entry.line, |value| value.line);
-        format!("{file} line {line}: queue.{key}")
+        at_line(line, key)
     };
     let text = |key: &str| entry.values.get(key).map(|value| value.text.clone());
     let Some(name) = text("name") else {
@@ -181,6 +199,11 @@ fn entry(
     }
     Some(Named {
         at: format!("{file} line {}: queue", entry.line),
+        keys: entry
+            .values
+            .iter()
+            .map(|(key, value)| (key.clone(), at_line(value.line, key)))
+            .collect(),
         config: QueueConfig {
             source: text("source").unwrap_or_else(|| name.clone()).into(),
             scope: text("scope").map(Into::into),
@@ -210,9 +233,8 @@ fn read<T>(
 
 fn check(layers: &mut Layers<'_>, queue: &Named, prefix: &str) {
     let config = &queue.config;
-    let at = |part: &str| format!("{}, {part}", queue.at);
     let mut refuse = |part: &str, given: &str, allowed: String| {
-        layers.refuse(&at(part), Some(given.to_owned()), allowed);
+        layers.refuse(&queue.at(part), Some(given.to_owned()), allowed);
     };
     if !fits(&config.name, NAME_MAX) {
         refuse(
