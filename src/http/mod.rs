@@ -10,6 +10,7 @@
 //! | `events`, `events_read` | `/v1/events…` |
 //! | `letters` | `/v1/dead-letters…` |
 //! | `probes` | `/livez`, `/readyz`, `/metrics`, `/openapi.json`, `/` |
+//! | `docs` | `/docs` |
 
 use std::{future::Future, io, sync::Arc};
 
@@ -26,6 +27,7 @@ mod accounts;
 mod body;
 mod call;
 mod caller;
+mod docs;
 mod event_in;
 mod event_json;
 mod events;
@@ -81,6 +83,7 @@ pub fn router(state: Api) -> Router {
     let (router, api) = described().split_for_parts();
     router
         .merge(probes::undescribed(&api))
+        .merge(docs::undescribed())
         .fallback(problem::nowhere)
         .method_not_allowed_fallback(problem::wrong_method)
         .layer(CatchPanicLayer::custom(problem::panicked))

@@ -245,6 +245,7 @@ async fn index(Query(()): Query<Nothing>) -> Json<IndexJson> {
             ("accounts", "/v1/accounts"),
             ("events", "/v1/events"),
             ("dead_letters", "/v1/dead-letters"),
+            ("docs", "/docs"),
             ("openapi", "/openapi.json"),
             ("metrics", "/metrics"),
             ("alive", "/livez"),

@@ -189,7 +189,8 @@ impl Problem {
         Self::bug()
     }
 
-    fn bug() -> Self {
+    /// A bug of ours, whatever it is.
+    pub(super) fn bug() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "internal_error",

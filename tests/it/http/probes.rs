@@ -79,6 +79,43 @@ async fn figures_and_descriptions_are_there() {
         .has(json!({"openapi": "3.1.0"}));
 }
 
+/// Every file that the page names comes from the service, and none from elsewhere.
+#[tokio::test]
+async fn the_pages_for_people_need_no_network() {
+    let app = TestApp::on(On::Sqlite).await;
+    let page = app.get("/docs").await.is(200);
+    assert_eq!(page.header("content-type"), Some("text/html"));
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'self'"), "{policy}");
+    let html = page.body.as_str().unwrap();
+    let base = html.split_once("<base href=\"").unwrap().1;
+    assert!(base.starts_with("docs/\""), "{html}");
+    let mut files = 0;
+    for name in ["href=\"", "src=\""] {
+        for rest in html.split(name).skip(1) {
+            let file = rest.split_once('"').unwrap().0;
+            if file == "docs/" {
+                continue;
+            }
+            assert!(!file.contains("//"), "{file} is elsewhere");
+            app.get(&format!("/docs/{}", file.trim_start_matches("./")))
+                .await
+                .is(200);
+            files += 1;
+        }
+    }
+    assert!(files >= 5, "{files} files in {html}");
+    let settings = app.get("/docs/swagger-initializer.js").await.is(200);
+    let settings = settings.body.as_str().unwrap();
+    assert!(settings.contains("\"../openapi.json\""), "{settings}");
+    assert!(
+        settings.contains("\"validatorUrl\": \"none\""),
+        "{settings}"
+    );
+    app.get("/docs/nothing.js").await.problem(404, "not_found");
+    app.get("/docs?x=1").await.problem(422, "invalid_request");
+}
+
 #[tokio::test]
 async fn it_stops_when_told_and_answers_what_is_in_hand() {
     let app = TestApp::on(On::Sqlite).await;
