@@ -31,6 +31,8 @@ pub(super) fn undescribed() -> Router<Api> {
     // The badge of the default settings would ask an outside server for its opinion.
     let config = Config::new(["../openapi.json"])
         .validator_url("none")
+        // Without the bar on which a visitor could load another document.
+        .use_base_layout()
         .display_request_duration(true);
     let config = Arc::new(config);
     let first = config.clone();
@@ -51,7 +53,9 @@ async fn index(config: Arc<Config<'static>>, uri: Uri) -> Response {
     match find("index.html", config) {
         Ok(Some(file)) => {
             let page = String::from_utf8_lossy(&file.bytes);
-            let page = page.replacen("<head>", "<head><base href=\"docs/\">", 1);
+            let page = page
+                .replacen("<head>", "<head><base href=\"docs/\">", 1)
+                .replacen("Swagger UI</title>", "onceledger</title>", 1);
             shown(&file.content_type, page.into())
         }
         Ok(None) => problem::nowhere(uri).await.into_response(),
