@@ -3,7 +3,6 @@
 
 mod broker;
 mod delivery;
-mod flaky;
 mod killed;
 mod outages;
 mod proxy;

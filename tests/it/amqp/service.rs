@@ -16,8 +16,11 @@ use onceledger::{
     telemetry::{Metrics, QueueLabels},
 };
 
-use super::{broker::Broker, flaky::Flaky};
-use crate::support::databases::{self, TestDatabase};
+use super::broker::Broker;
+use crate::support::{
+    databases::{self, TestDatabase},
+    flaky::Flaky,
+};
 
 /// What a test waits for at most, where it says nothing else.
 pub(super) const SOON: Duration = Duration::from_secs(20);
