@@ -50,7 +50,7 @@ mod responses;
 mod schemas;
 mod totals;
 
-pub use caller::{Caller, DEFAULT_TENANT, Role, caller};
+pub use caller::{Caller, Role, caller};
 pub use event_json::EventJson;
 pub use outcome_json::OutcomeJson;
 pub use probes::{BrokerState, Readiness};

@@ -10,11 +10,9 @@ use super::{End, Report, Session, failed, next};
 use crate::{
     amqp::{
         acks::Tag,
-        delivery::arrival,
         held::{Errand, Task},
     },
-    domain::{Submission, Work},
-    envelope::{self},
+    domain::Work,
     lane::Reply,
     ledger::Failure,
 };
@@ -62,26 +60,15 @@ impl Session<'_> {
     pub(super) fn take(&mut self, delivery: &Delivery, now: Instant) {
         self.consumer.appetite.saw(delivery.data.len());
         let tag = self.acks.taken(delivery.delivery_tag, now);
-        match envelope::read(&arrival(delivery), &self.consumer.origin) {
-            Ok(reading) => {
-                let work = Work::submit(Submission {
-                    event: reading.event,
-                    raw: reading.raw,
-                    if_version: None,
-                    strict: false,
-                });
-                self.send(tag, work, 0);
-            }
-            Err(malformed) => {
-                let letter = malformed.letter(self.consumer.origin.tenant.clone());
-                self.keep(
-                    Task {
-                        tag,
-                        errand: Errand::SetAside(Box::new(letter)),
-                        attempts: 0,
-                    },
-                    now,
-                );
+        match self.consumer.reader.errand(delivery) {
+            Errand::Submit(work) => self.send(tag, work, 0),
+            errand => {
+                let task = Task {
+                    tag,
+                    errand,
+                    attempts: 0,
+                };
+                self.keep(task, now);
             }
         }
     }

@@ -2,6 +2,7 @@
 //! is acknowledged only then, whatever goes away meanwhile.
 
 mod broker;
+mod dead;
 mod delivery;
 mod killed;
 mod outages;

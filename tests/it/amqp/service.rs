@@ -4,14 +4,14 @@
 use std::{sync::Arc, time::Duration};
 
 use onceledger::{
-    amqp::{self, QueueState, Status, Workshop},
+    amqp::{self, QueueState, Workshop},
     clock::Clock,
     config::{Config, LogFormat, QueueConfig, SecretUrl},
     copies::Copies,
-    domain::{AccountKey, Answer, Ask, Currency, Opening, Work},
+    domain::{AccountKey, Answer, Ask, Currency, Opening, Status, Work},
     lane::{Gathering, Lanes},
     ledger::Ledger,
-    store::{self, LetterFilter, LetterView, Store, StoreOptions},
+    store::{self, EventFilter, LetterFilter, LetterView, Store, StoreOptions},
     tasks::Tasks,
     telemetry::{Metrics, QueueLabels},
 };
@@ -33,7 +33,7 @@ pub(super) const BALANCE: i64 = 1_000_000_000;
 
 /// A running consumer of one queue.
 pub(super) struct Service {
-    pub(super) status: Status,
+    pub(super) status: amqp::Status,
     pub(super) store: Arc<Flaky>,
     pub(super) metrics: Metrics,
     pub(super) queue: String,
@@ -135,6 +135,14 @@ impl Service {
             .letters("default", &filter, None, 500)
             .await
             .unwrap()
+    }
+
+    /// How the events stand.
+    pub(super) async fn store_events(&self) -> Vec<Status> {
+        let filter = EventFilter::default();
+        let found = self.store.events("default", &filter, None, 500).await;
+        let views = found.unwrap().views;
+        views.iter().map(|view| view.record.status).collect()
     }
 
     /// Copies of an event that were seen.
