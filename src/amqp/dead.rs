@@ -12,7 +12,10 @@ use lapin::{
 };
 use serde_json::{Value, json};
 
-use super::{delivery::arrival, held::Grave};
+use super::{
+    delivery::{arrival, handed_out_before, integer},
+    held::Grave,
+};
 use crate::{
     domain::{Letter, Reason},
     envelope::{self, Origin},
@@ -70,7 +73,7 @@ impl Graveyard {
             let mut origins = self.origins.iter();
             origins.find(|origin| *origin.queue == *death.queue)
         });
-        let deadly = headers.and_then(deliveries).unwrap_or(0) >= READ_MAX;
+        let deadly = handed_out_before(delivery) >= READ_MAX;
         let mut detail = detail(death.as_ref(), &delivery.exchange.to_string());
         let origin = match (&death, known) {
             (_, Some(origin)) => origin.clone(),
@@ -181,11 +184,6 @@ fn newest_death(headers: &FieldTable) -> Option<Death> {
     })
 }
 
-/// How often it was handed out before (quorum queues).
-fn deliveries(headers: &FieldTable) -> Option<i64> {
-    headers.inner().get("x-delivery-count").and_then(integer)
-}
-
 /// Text that anybody may have written: readable, short, and without U+0000, which
 /// no database keeps.
 fn word(value: &AMQPValue) -> Option<String> {
@@ -196,17 +194,4 @@ fn word(value: &AMQPValue) -> Option<String> {
     };
     let text = text.replace('\0', "\u{fffd}");
     Some(text[..text.floor_char_boundary(WORD_MAX)].to_owned())
-}
-
-fn integer(value: &AMQPValue) -> Option<i64> {
-    match value {
-        AMQPValue::ShortShortInt(n) => Some((*n).into()),
-        AMQPValue::ShortShortUInt(n) => Some((*n).into()),
-        AMQPValue::ShortInt(n) => Some((*n).into()),
-        AMQPValue::ShortUInt(n) => Some((*n).into()),
-        AMQPValue::LongInt(n) => Some((*n).into()),
-        AMQPValue::LongUInt(n) => Some((*n).into()),
-        AMQPValue::LongLongInt(n) => Some(*n),
-        _ => None,
-    }
 }

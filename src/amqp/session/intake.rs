@@ -10,6 +10,7 @@ use super::{End, Report, Session, failed, next};
 use crate::{
     amqp::{
         acks::Tag,
+        delivery::handed_out_before,
         held::{Errand, Task},
     },
     domain::Work,
@@ -58,7 +59,8 @@ impl Session<'_> {
     }
 
     pub(super) fn take(&mut self, delivery: &Delivery, now: Instant) {
-        self.consumer.appetite.saw(delivery.data.len());
+        let before = handed_out_before(delivery);
+        self.consumer.appetite.saw(delivery.data.len(), before);
         let tag = self.acks.taken(delivery.delivery_tag, now);
         match self.consumer.reader.errand(delivery) {
             Errand::Submit(work) => self.send(tag, work, 0),

@@ -4,8 +4,10 @@
 mod broker;
 mod dead;
 mod delivery;
+mod frames;
 mod killed;
 mod outages;
+mod poison;
 mod proxy;
 mod scripted;
 mod service;
