@@ -77,6 +77,9 @@ struct Doubt {
 
 type Slot<T> = Option<BoxFuture<'static, T>>;
 
+/// The letters that were kept of a batch.
+type Kept = Result<Vec<Letter>, StoreError>;
+
 /// The state of one subscription.
 pub(super) struct Session<'a> {
     consumer: &'a mut Consumer,
@@ -98,7 +101,7 @@ pub(super) struct Session<'a> {
     acked_at: Option<Instant>,
     sending: Slot<()>,
     acking: Slot<Result<(), lapin::Error>>,
-    setting_aside: Slot<(Vec<Task>, Result<Vec<Letter>, StoreError>)>,
+    setting_aside: Slot<(Vec<Task>, Kept)>,
     probing: Slot<Result<(), StoreError>>,
     switching: Slot<Result<lapin::Consumer, lapin::Error>>,
     /// The stream of the new subscription, while the old one is read to its end.
