@@ -44,8 +44,9 @@ impl Form {
     /// are also the answer to what can't be had.
     pub(super) fn wanted(headers: &HeaderMap) -> Option<Self> {
         let lines = headers.get_all(header::ACCEPT).iter();
-        let lines: Vec<&str> = lines.filter_map(|line| line.to_str().ok()).collect();
-        let accept: Accept = lines.join(", ").parse().ok()?;
+        let lines = lines.filter_map(|line| line.to_str().ok());
+        let ranges: Vec<String> = lines.flat_map(|line| line.split(',')).map(plain).collect();
+        let accept: Accept = ranges.join(", ").parse().ok()?;
         match accept.negotiate(&[JSON, NDJSON, CSV])? {
             wanted if *wanted == CSV => Some(Self::Csv),
             wanted if *wanted == NDJSON => Some(Self::Ndjson),
@@ -173,6 +174,18 @@ impl Export {
     }
 }
 
+/// A media range with its weight alone: whoever asks for `text/csv; charset=utf-8` gets
+/// it, and a parameter must not make another form the better match.
+fn plain(range: &str) -> String {
+    let mut parts = range.split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let weight = parts.find(|part| part.starts_with("q=") || part.starts_with("Q="));
+    match weight {
+        Some(weight) => format!("{essence};{}", weight.to_ascii_lowercase()),
+        None => essence,
+    }
+}
+
 /// A line of CSV.
 fn line<const N: usize>(cells: [String; N]) -> Vec<u8> {
     let mut writer = csv::WriterBuilder::new()
@@ -199,6 +212,11 @@ mod tests {
         check("application/json", None);
         check("text/csv", Some(Form::Csv));
         check("TEXT/CSV; header=present", Some(Form::Csv));
+        check("text/csv;charset=utf-8", Some(Form::Csv));
+        check(
+            "text/csv;charset=utf-8;Q=0.2, application/json;q=0.1",
+            Some(Form::Csv),
+        );
         check("application/x-ndjson", Some(Form::Ndjson));
         check("text/csv;q=0.5, application/x-ndjson", Some(Form::Ndjson));
         check("text/csv, */*;q=0.1", Some(Form::Csv));
