@@ -24,7 +24,6 @@ use std::{future::Future, sync::Arc, time::Duration};
 use anyhow::bail;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::{net::TcpListener, sync::oneshot};
-use tokio_util::sync::CancellationToken;
 
 use self::{
     books::{Schema, Unopened},
@@ -49,7 +48,7 @@ use crate::{
 const PING_EVERY: Duration = Duration::from_secs(1);
 
 /// A ping that takes longer has failed.
-const PING_MAX: Duration = Duration::from_secs(3);
+const PING_MAX: Duration = Duration::from_secs(2);
 
 /// Deliveries are held for a database that is away no longer than this.
 const DATABASE_AWAY_MAX: Duration = Duration::from_secs(60);
@@ -194,7 +193,8 @@ impl Rest {
                 return;
             }
         }
-        self.watch(&stop).await;
+        // A ping that is given up leaves nothing behind.
+        let _ = stop.run_until_cancelled(self.watch()).await;
     }
 
     /// Fails only where waiting does not help.
@@ -237,18 +237,29 @@ impl Rest {
         self.groups.sweeper.spawn("sweeper", sweeping);
     }
 
-    async fn watch(&self, stop: &CancellationToken) {
+    /// Asks every second, and as soon as a call finds the database away.
+    async fn watch(&self) {
         let store = &self.workshop.store;
-        while stop
-            .run_until_cancelled(tokio::time::sleep(PING_EVERY))
-            .await
-            .is_some()
-        {
-            let silent = || Err(StoreError::Away("no answer to a ping".to_owned()));
-            let answer = tokio::time::timeout(PING_MAX, store.ping())
-                .await
-                .unwrap_or_else(|_| silent());
-            self.parts.database(answer.as_ref().copied());
+        let pause = async || {
+            let _ = tokio::time::timeout(PING_EVERY, self.late.suspected()).await;
+        };
+        let mut silent = 0;
+        loop {
+            pause().await;
+            let state = loop {
+                match tokio::time::timeout(PING_MAX, store.ping()).await {
+                    Ok(answer) => break answer,
+                    // Once may be a slow moment; a server that went without a word
+                    // does not answer the second time either.
+                    Err(_) if silent == 0 => silent = 1,
+                    Err(_) => break Err(StoreError::Away("no answer to a ping".to_owned())),
+                }
+            };
+            if state.is_ok() {
+                silent = 0;
+            }
+            self.late.stands(state.as_ref().copied());
+            self.parts.database(state.as_ref().copied());
         }
     }
 }

@@ -25,6 +25,7 @@ mod commit;
 mod error;
 mod load;
 mod post;
+mod prober;
 #[path = "../shared/reads.rs"]
 #[expect(
     clippy::duplicate_mod,
@@ -57,16 +58,18 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
-    ConnectOptions, Connection,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use uuid::Uuid;
 
-use self::error::{failed, migration_failed};
+use self::{
+    error::{failed, migration_failed},
+    prober::Prober,
+};
 use super::{
     AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
-    LetterView, Result, Store, StoreError, StoreOptions, Totals, Verified, Waiting,
+    LetterView, Result, Store, StoreError, StoreOptions, Totals, Verified, Waiting, doubt::Doubt,
 };
 use crate::domain::{
     Account, AccountKey, EventKey, Identity, Letter, Page, Plan, Record, Timestamp,
@@ -113,7 +116,9 @@ pub struct PostgresStore {
     /// For what walks the whole history: one at a time, so that the readers keep
     /// their connections.
     walks: Pool,
+    prober: Arc<Prober>,
     answer_timeout: Duration,
+    doubt: Doubt,
 }
 
 impl PostgresStore {
@@ -129,10 +134,7 @@ impl PostgresStore {
             .statement_cache_capacity(options.statement_cache);
         // The pools are lazy, and say of a server that is away no more than that
         // they waited for it.
-        let first = tokio::time::timeout(options.acquire_timeout, server.connect());
-        let away = |_| StoreError::Away("it can't be connected to in time".to_owned());
-        let first = first.await.map_err(away)?.map_err(failed)?;
-        first.close().await.map_err(failed)?;
+        let prober = Prober::connect(&server, options.acquire_timeout).await?;
         Ok(Self {
             // A connection that died is told by the first statement on it, and
             // the caller then waits as for any database that is away.
@@ -141,7 +143,9 @@ impl PostgresStore {
                 .connect_lazy_with(server.clone()),
             reads: pool(options, options.read_connections, "").connect_lazy_with(server.clone()),
             walks: pool(options, 1, WALK_SESSION).connect_lazy_with(server),
+            prober: Arc::new(prober),
             answer_timeout: options.answer_timeout,
+            doubt: Doubt::default(),
         })
     }
 
@@ -196,22 +200,6 @@ impl PostgresStore {
         let away = |_| StoreError::Away(format!("no answer within {limit:?}"));
         tokio::time::timeout(limit, work).await.map_err(away)?
     }
-
-    /// Asks on the connections that write, and keeps none that can't.
-    async fn writable(&self) -> Result<()> {
-        let mut loan = unit::Loan::of(&self.ledger).await?;
-        let writable = sqlx::query_scalar(
-            "SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'",
-        )
-        .fetch_one(loan.connection())
-        .await
-        .map_err(failed)
-        .and_then(|writable: bool| match writable {
-            true => Ok(()),
-            false => Err(StoreError::Unwritable("the server is read-only".to_owned())),
-        });
-        loan.back(writable)
-    }
 }
 
 fn pool(options: &StoreOptions, connections: u32, session: &'static str) -> PgPoolOptions {
@@ -239,7 +227,8 @@ impl Store for PostgresStore {
     }
 
     async fn commit(&self, plan: &Plan) -> Result<Committed> {
-        self.patient(commit::commit(&self.ledger, plan)).await
+        let committed = self.patient(commit::commit(&self.ledger, plan)).await;
+        self.doubt.noted(committed)
     }
 
     async fn locked(&self, accounts: &[AccountKey]) -> Result<Vec<AccountKey>> {
@@ -247,12 +236,13 @@ impl Store for PostgresStore {
     }
 
     async fn set_aside(&self, letters: &[Letter], at: Timestamp) -> Result<()> {
-        self.patient(aside::set_aside(&self.ledger, letters, at))
-            .await
+        let kept = self.patient(aside::set_aside(&self.ledger, letters, at));
+        self.doubt.noted(kept.await)
     }
 
     async fn count_copies(&self, copies: &[(EventKey, i64)], at: Timestamp) -> Result<()> {
-        self.patient(aside::copies(&self.ledger, copies, at)).await
+        let counted = self.patient(aside::copies(&self.ledger, copies, at));
+        self.doubt.noted(counted.await)
     }
 
     async fn due(&self, limit: i64) -> Result<Vec<AccountKey>> {
@@ -328,7 +318,12 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        self.patient(self.writable()).await
+        self.patient(self.prober.writable()).await?;
+        if self.doubt.stands() {
+            self.patient(aside::prove(&self.ledger)).await?;
+            self.doubt.settle();
+        }
+        Ok(())
     }
 
     async fn totals(&self, tenant: &str, at: Option<Timestamp>) -> Result<Vec<Totals>> {
@@ -341,6 +336,7 @@ impl Store for PostgresStore {
 
     async fn close(&self) {
         self.ledger.close().await;
+        self.prober.close().await;
         self.reads.close().await;
         self.walks.close().await;
     }

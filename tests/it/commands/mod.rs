@@ -3,7 +3,7 @@
 mod apply;
 mod check_config;
 mod config;
-mod program;
+pub(crate) mod program;
 mod queue;
 mod serve;
 mod sweeper;

@@ -5,3 +5,4 @@ pub mod databases;
 pub mod flaky;
 pub mod model;
 pub mod script;
+pub mod small_disk;
