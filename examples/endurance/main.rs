@@ -24,7 +24,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::Duration,
 };
 
@@ -37,6 +37,7 @@ use crate::{
     checks::Check,
     faults::Faults,
     instance::{Instance, Settings},
+    load::Load,
     report::Facts,
     servers::{Ports, Postgres, RabbitMq},
     watch::{Pace, Tally, Verdict, Verifier},
@@ -44,8 +45,8 @@ use crate::{
 };
 
 const START_MAX: Duration = Duration::from_secs(60);
-/// How long publishers and callers have to finish what they began.
-const FINISH_MAX: Duration = Duration::from_secs(300);
+/// A `verify` that is running may end.
+const WATCH_END_MAX: Duration = Duration::from_secs(150);
 const DRAIN_MAX: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const PREFIX: &str = "endurance";
@@ -174,8 +175,8 @@ async fn run(args: &Args, program: PathBuf, work: &Path) -> anyhow::Result<bool>
     load::http::open_all(&world).await?;
     world.say("every account is open; the load begins");
 
-    let (load, watching) = (Tasks::new(), Tasks::new());
-    load::start(&world, &load, args.rate);
+    let load = Load::start(&world, args.rate);
+    let watching = Tasks::new();
     watching.spawn(
         "watch",
         watch::run(world.clone(), verifier.clone(), pace(args)),
@@ -185,12 +186,9 @@ async fn run(args: &Args, program: PathBuf, work: &Path) -> anyhow::Result<bool>
     faults.run(args.minutes).await?;
 
     world.say("no more faults; the load ends, the queue drains");
-    world.ending.store(true, Ordering::SeqCst);
-    if !load.stop(FINISH_MAX).await || !watching.stop(FINISH_MAX).await {
-        world.surprise("the load did not end");
-    }
+    load.end().await;
+    watching.stop(WATCH_END_MAX).await;
     let drained = drain(&world).await;
-    let largest = world.instances.iter().map(|one| one.footprint().0).max();
     let mut checks = vec![drained.1];
     for instance in &world.instances {
         faults::stop(&world, instance).await;
@@ -206,7 +204,6 @@ async fn run(args: &Args, program: PathBuf, work: &Path) -> anyhow::Result<bool>
         tally: Tally::read(&world.database).await?,
         postgres: postgres_version(&world.database).await?,
         rabbitmq: rabbitmq_version,
-        largest: largest.unwrap_or(0),
     };
     let text = report::markdown(&world, &facts, &checks);
     println!("{text}");

@@ -17,8 +17,6 @@ pub(crate) struct Facts {
     pub(crate) tally: Tally,
     pub(crate) postgres: String,
     pub(crate) rabbitmq: String,
-    /// The most that an instance held, in MiB.
-    pub(crate) largest: u64,
 }
 
 /// Markdown.
@@ -137,8 +135,8 @@ fn figures(text: &mut String, world: &World, facts: &Facts) -> std::fmt::Result 
         ("SIGTERMs that ended with 0 in time", read(&figures.stopped)),
         ("longest of them, in ms", read(&figures.longest_stop_ms)),
         (
-            "most memory of an instance at the end, in MiB",
-            facts.largest,
+            "most memory of an instance, in MiB",
+            read(&figures.largest_mib),
         ),
     ] {
         writeln!(text, "| {name} | {value} |")?;

@@ -1,7 +1,12 @@
 //! Looks at the run from outside while it goes: a line each minute, `verify` every
 //! so often through the real program, and whether an instance died by itself.
 
-use std::{path::PathBuf, process::Command, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    process::Command,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use lapin::{
     Connection as AmqpConnection, ConnectionProperties, options::QueueDeclareOptions,
@@ -72,6 +77,8 @@ pub(crate) async fn run(world: Arc<World>, verifier: Verifier, pace: Pace) {
         ticks.tick().await;
         seconds += 1;
         for instance in &world.instances {
+            let (mib, _) = instance.footprint();
+            world.figures.largest_mib.fetch_max(mib, Ordering::Relaxed);
             match instance.revive().await {
                 Ok(None) => {}
                 Ok(Some(what)) => world.surprise(what),

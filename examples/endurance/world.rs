@@ -30,6 +30,8 @@ pub(crate) struct World {
     pub(crate) figures: Figures,
     /// No new load is made any more; what was begun is finished.
     pub(crate) ending: AtomicBool,
+    /// Nobody notes anything any more: what waits to be published is the rest.
+    pub(crate) all_made: AtomicBool,
     surprises: Mutex<Vec<String>>,
     faults: Mutex<BTreeMap<&'static str, Vec<Duration>>>,
 }
@@ -53,6 +55,8 @@ pub(crate) struct Figures {
     pub(crate) stopped: AtomicU64,
     /// Longest of those, in milliseconds.
     pub(crate) longest_stop_ms: AtomicU64,
+    /// The most memory that an instance was seen to hold, in MiB.
+    pub(crate) largest_mib: AtomicU64,
 }
 
 /// One more of it.
@@ -82,6 +86,7 @@ impl World {
             book: Book::new(),
             figures: Figures::default(),
             ending: AtomicBool::new(false),
+            all_made: AtomicBool::new(false),
             surprises: Mutex::default(),
             faults: Mutex::default(),
         }
@@ -89,6 +94,10 @@ impl World {
 
     pub(crate) fn ending(&self) -> bool {
         self.ending.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn all_made(&self) -> bool {
+        self.all_made.load(Ordering::SeqCst)
     }
 
     /// Notes what should not have happened; the run then fails.

@@ -20,7 +20,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_millis(20);
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Runs until the load has ended and everything is confirmed.
+/// Runs until everything is made and confirmed.
 pub(crate) async fn run(world: Arc<World>) {
     while !is_done(&world) {
         let Ok((connection, channel)) = connect(&world.broker).await else {
@@ -37,7 +37,7 @@ pub(crate) async fn run(world: Arc<World>) {
 }
 
 fn is_done(world: &World) -> bool {
-    world.ending() && world.book.waiting() == 0
+    world.all_made() && world.book.waiting() == 0
 }
 
 async fn connect(url: &str) -> anyhow::Result<(Connection, Channel)> {
@@ -56,7 +56,7 @@ async fn connect(url: &str) -> anyhow::Result<(Connection, Channel)> {
 
 /// Publishes what is due; false: the channel is of no use any more.
 async fn publish_due(world: &World, channel: &Channel) -> bool {
-    let numbers = world.book.take_due(world.ending());
+    let numbers = world.book.take_due(world.all_made());
     if numbers.is_empty() {
         sleep(IDLE).await;
         return channel.status().connected();
