@@ -60,7 +60,7 @@ impl Fault {
     fn name(self) -> &'static str {
         match self {
             Self::Kill => "an instance killed (SIGKILL), started after 0–5 s",
-            Self::KillAll => "all instances killed at once",
+            Self::KillAll => "all instances killed at once, started after 0–30 s",
             Self::Terminate => "an instance told to stop (SIGTERM), started again",
             Self::Stall => "an instance stalled (SIGSTOP) for 3–12 s",
             Self::StallLong => "an instance stalled (SIGSTOP) for 30–60 s",
@@ -150,6 +150,9 @@ impl Faults {
                 for instance in &world.instances {
                     instance.kill().await;
                 }
+                // Long enough for a queue that is worth the name.
+                let pause = self.seconds((0, 30));
+                sleep(pause).await;
                 for instance in &world.instances {
                     instance.start().await?;
                 }

@@ -150,6 +150,8 @@ fn build() -> anyhow::Result<PathBuf> {
 
 /// The whole run; answers whether everything held.
 async fn run(args: &Args, program: PathBuf, work: &Path) -> anyhow::Result<bool> {
+    // Now: it may be another one by the end.
+    let commit = report::commit();
     let ports = Ports::new();
     let postgres = Postgres::start(work, &ports).await?;
     let rabbitmq = RabbitMq::start(work, &ports).await?;
@@ -197,6 +199,7 @@ async fn run(args: &Args, program: PathBuf, work: &Path) -> anyhow::Result<bool>
     checks.extend(checks::books(&world).await?);
     checks.push(verify(&verifier).await?);
     let facts = Facts {
+        commit,
         command: std::env::args().collect::<Vec<_>>().join(" "),
         date: Clock::system().now().rfc3339(),
         took: began.elapsed(),

@@ -10,6 +10,7 @@ use crate::{
 
 /// What the report says beside the figures.
 pub(crate) struct Facts {
+    pub(crate) commit: String,
     pub(crate) command: String,
     pub(crate) date: String,
     pub(crate) took: Duration,
@@ -66,10 +67,7 @@ fn machine(text: &mut String, world: &World, facts: &Facts) -> std::fmt::Result 
         ("date", facts.date.clone()),
         ("command", format!("`{}`", facts.command)),
         ("seed", world.seed.to_string()),
-        (
-            "commit",
-            said("git", &["describe", "--always", "--dirty", "--abbrev=10"]),
-        ),
+        ("commit", facts.commit.clone()),
         (
             "compiler",
             format!("{}, profile {}", said("rustc", &["--version"]), profile()),
@@ -94,6 +92,11 @@ fn machine(text: &mut String, world: &World, facts: &Facts) -> std::fmt::Result 
         writeln!(text, "| {name} | {value} |")?;
     }
     Ok(())
+}
+
+/// What is checked out now.
+pub(crate) fn commit() -> String {
+    said("git", &["describe", "--always", "--dirty", "--abbrev=10"])
 }
 
 /// How this was built.
