@@ -10,6 +10,10 @@ const PREFETCH_MAX: u16 = 2_000;
 /// The second step of a slow start.
 const SECOND_STEP: u16 = 32;
 
+/// A message that was handed out so often before, and never settled, may be what ends
+/// the process. Once may be anybody's restart.
+const SUSPICIOUS: i64 = 2;
+
 /// Most bytes of bodies that one queue's deliveries should hold in memory, by
 /// their average size. RabbitMQ does not implement a prefetch in bytes.
 const PREFETCHED_BYTES_MAX: f64 = 32.0 * 1024.0 * 1024.0;
@@ -22,10 +26,18 @@ const WEIGHT: f64 = 1.0 / 64.0;
 /// A message that kills the process is counted by the broker together with all
 /// that were delivered with it (delivery limit). So a fresh process takes one,
 /// then a few, then all it can.
+///
+/// That alone would not save the neighbours: whatever stands right behind such a
+/// message would be taken together with it each time, and reach the limit with it. So
+/// what was handed out twice already and never settled is taken one by one. Then the
+/// broker hands the next one out only when it has the ack of the one before, which
+/// would otherwise be lost with the process: a neighbour is counted no more.
 #[derive(Debug)]
 pub(super) struct Appetite {
     full: u16,
     survived: u64,
+    /// Whether the last delivery was a suspicious one.
+    careful: bool,
     average_bytes: f64,
 }
 
@@ -34,6 +46,7 @@ impl Appetite {
         Self {
             full: prefetch.clamp(1, PREFETCH_MAX),
             survived: 0,
+            careful: false,
             average_bytes: 0.0,
         }
     }
@@ -43,9 +56,10 @@ impl Appetite {
         self.survived = self.survived.saturating_add(count as u64);
     }
 
-    /// A body of this size arrived. Larger ones count at once, smaller ones
-    /// slowly: memory is spent faster than regained.
-    pub(super) fn saw(&mut self, bytes: usize) {
+    /// A body of this size arrived, which was handed out so often before. Larger ones
+    /// count at once, smaller ones slowly: memory is spent faster than regained.
+    pub(super) fn saw(&mut self, bytes: usize, handed_out_before: i64) {
+        self.careful = handed_out_before >= SUSPICIOUS;
         let bytes = bytes as f64;
         let weight = if bytes > self.average_bytes * 8.0 {
             0.5
@@ -58,6 +72,7 @@ impl Appetite {
     /// How many deliveries to ask for now.
     pub(super) fn wanted(&self) -> u16 {
         let step = match self.survived {
+            _ if self.careful => 1,
             0 => 1,
             n if n < u64::from(SECOND_STEP) => SECOND_STEP,
             _ => PREFETCH_MAX,
@@ -93,6 +108,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_handed_out_twice_is_taken_one_by_one() {
+        let mut appetite = Appetite::new(500);
+        appetite.saw(100, 2);
+        appetite.survived(1);
+        assert_eq!(appetite.change_from(1), None);
+        appetite.saw(100, 0);
+        assert_eq!(appetite.change_from(1), Some(32));
+        appetite.survived(40);
+        appetite.saw(100, 1);
+        assert_eq!(appetite.change_from(32), Some(500));
+        appetite.saw(100, 3);
+        assert_eq!(appetite.change_from(500), Some(1));
+    }
+
+    #[test]
     fn a_small_setting_is_kept_and_a_huge_one_is_cut() {
         let mut small = Appetite::new(4);
         small.survived(1);
@@ -108,12 +138,12 @@ mod tests {
         let mut appetite = Appetite::new(2_000);
         appetite.survived(1_000);
         for _ in 0..100 {
-            appetite.saw(1024 * 1024);
+            appetite.saw(1024 * 1024, 0);
         }
         assert!(appetite.wanted() <= 64, "{}", appetite.wanted());
         assert!(appetite.change_from(2_000).is_some());
         for _ in 0..2_000 {
-            appetite.saw(200);
+            appetite.saw(200, 0);
         }
         assert_eq!(appetite.change_from(64), Some(2_000));
     }

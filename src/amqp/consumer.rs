@@ -18,15 +18,12 @@ use super::{
     Workshop,
     appetite::Appetite,
     connection::Link,
+    reader::Reader,
     session::{End, Report, Session, Subscription},
     status::{QueueCell, QueueState},
     topology::{self, Topology},
 };
-use crate::{
-    config::{Config, QueueConfig},
-    envelope::Origin,
-    store::StoreError,
-};
+use crate::store::StoreError;
 
 /// Subscribing has failed if the broker takes longer.
 const SUBSCRIBE_MAX: Duration = Duration::from_secs(20);
@@ -34,12 +31,18 @@ const SUBSCRIBE_MAX: Duration = Duration::from_secs(20);
 /// A session that lasted this long was a good one: the next delay is short.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 
+/// A queue that need not be there is looked for so often: each look that finds none
+/// leaves an error in the broker's log.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
 /// A ping of the database has failed if it takes longer.
 pub(super) const PING_MAX: Duration = Duration::from_secs(5);
 
 /// Consumes one queue.
 pub(super) struct Consumer {
-    pub(super) origin: Origin,
+    /// The queue's name at the broker.
+    pub(super) queue: Arc<str>,
+    pub(super) reader: Reader,
     pub(super) workshop: Workshop,
     pub(super) cell: Arc<QueueCell>,
     /// Learned over the whole life of the process: only a fresh one starts slowly.
@@ -53,26 +56,19 @@ pub(super) struct Consumer {
 
 impl Consumer {
     pub(super) fn new(
-        queue: &QueueConfig,
-        config: &Config,
+        reader: Reader,
+        prefetch: u16,
         workshop: Workshop,
         topology: Arc<Topology>,
         cell: Arc<QueueCell>,
     ) -> Self {
         let (reporter, reports) = mpsc::unbounded_channel();
         Self {
-            origin: Origin {
-                tenant: queue.tenant.clone(),
-                queue: queue.name.clone(),
-                source: queue.source.clone(),
-                scope: queue.scope.clone(),
-                kind: queue.kind,
-                body_names_source: false,
-                event_bytes_max: config.event_bytes_max,
-            },
+            queue: cell.name.clone(),
+            reader,
             workshop,
             cell,
-            appetite: Appetite::new(queue.prefetch.unwrap_or(config.prefetch)),
+            appetite: Appetite::new(prefetch),
             reports,
             reporter,
             topology,
@@ -111,7 +107,10 @@ impl Consumer {
             if began.elapsed() > STABLE_AFTER {
                 delays = self::delays();
             }
-            let delay = delays.next().unwrap_or(STABLE_AFTER);
+            let delay = match self.cell.needed {
+                true => delays.next().unwrap_or(STABLE_AFTER),
+                false => LOOK_AGAIN_AFTER,
+            };
             stop.run_until_cancelled(tokio::time::sleep(delay)).await;
         }
         self.cell.stopping();
@@ -141,7 +140,7 @@ impl Consumer {
     }
 
     async fn subscribe(&self, connection: &Connection) -> Result<Subscription, String> {
-        let queue = &*self.origin.queue;
+        let queue = &*self.queue;
         self.topology.ensure(connection, queue).await?;
         let channel = connection.create_channel().await.map_err(text)?;
         let mut subscription = Subscription {

@@ -22,6 +22,23 @@ pub(super) fn arrival(delivery: &Delivery) -> Arrival<'_> {
     }
 }
 
+/// How often the broker handed it out before without getting it settled; 0 where the
+/// queue does not count (only quorum queues do,
+/// <https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling>).
+pub(super) fn handed_out_before(delivery: &Delivery) -> i64 {
+    let headers = delivery.properties.headers().as_ref();
+    let count = headers.and_then(|headers| headers.inner().get("x-delivery-count"));
+    count.and_then(integer).unwrap_or(0)
+}
+
+/// An integer of whatever width.
+pub(super) fn integer(value: &AMQPValue) -> Option<i64> {
+    match header(value) {
+        Header::Integer(number) => Some(number),
+        _ => None,
+    }
+}
+
 fn headers(table: &FieldTable) -> Vec<(String, Header)> {
     table
         .inner()

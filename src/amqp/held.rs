@@ -4,13 +4,13 @@
 //! again at once and count it (<https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling>).
 //! What must not live here: trying; that is done in [`super::session`].
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::time::Instant;
 
 use super::acks::Tag;
-use crate::domain::{Letter, Work};
+use crate::domain::{Event, Letter, Work};
 
 /// The longest a delivery waits before it is tried again, without jitter.
 const DELAY_MAX: Duration = Duration::from_secs(5);
@@ -22,6 +22,17 @@ pub(super) enum Errand {
     Submit(Work),
     /// Keep the message, which is no event.
     SetAside(Box<Letter>),
+    /// Keep what the broker gave up, unless its event is known.
+    Bury(Box<Grave>),
+}
+
+/// A message of the broker's dead-letter queue.
+#[derive(Clone, Debug)]
+pub(super) struct Grave {
+    /// What would keep it.
+    pub(super) letter: Letter,
+    /// The event that it is, where it is one.
+    pub(super) event: Option<Arc<Event>>,
 }
 
 /// A delivery with what is to be done with it.

@@ -14,10 +14,12 @@ mod acks;
 mod appetite;
 mod connection;
 mod consumer;
+mod dead;
 mod delivery;
 mod emptiness;
 mod held;
 mod inspect;
+mod reader;
 mod session;
 mod status;
 mod topology;
@@ -28,14 +30,27 @@ pub use connection::parse;
 pub use status::{ConnectionState, QueueState, Status};
 
 use crate::{
-    clock::Clock, config::Config, lane::Lanes, store::Store, tasks::Tasks, telemetry::Metrics,
+    clock::Clock,
+    config::{Config, QueueConfig},
+    domain::DEFAULT_TENANT,
+    envelope::Origin,
+    lane::Lanes,
+    store::Store,
+    tasks::Tasks,
+    telemetry::Metrics,
 };
 use connection::Supervisor;
 use consumer::Consumer;
+use dead::Graveyard;
+use reader::Reader;
+use status::QueueCell;
 use topology::Topology;
 
 /// The consuming connection's purpose, as metrics and readiness name it.
 const CONSUME: &str = "consume";
+
+/// Most deliveries of the dead-letter queue in hand: as many as one transaction keeps.
+const DEAD_PREFETCH: u16 = 100;
 
 /// What the consumers work with.
 #[derive(Clone)]
@@ -69,9 +84,10 @@ pub fn start(config: &Config, workshop: &Workshop, tasks: &Tasks) -> anyhow::Res
     let uri = connection::parse(url)
         .map_err(|reason| anyhow::anyhow!("AMQP_URL can't be read: {reason}"))?;
     tracing::info!(broker = connection::place(&uri), "consuming from a broker");
-    let names = config.queues.iter().map(|queue| queue.name.clone());
-    let status = Status::new(&[CONSUME], names, &workshop.metrics);
     let topology = Arc::new(Topology::new(config));
+    let names = config.queues.iter().map(|queue| queue.name.clone());
+    let dead = (topology.dead(), topology.is_own());
+    let status = Status::new(&[CONSUME], names, Some(dead), &workshop.metrics);
     let supervisor = Supervisor {
         purpose: CONSUME,
         uri,
@@ -80,9 +96,8 @@ pub fn start(config: &Config, workshop: &Workshop, tasks: &Tasks) -> anyhow::Res
     };
     let (link, supervising) = supervisor.start(tasks.stopping());
     tasks.spawn("broker connection", supervising);
-    for (place, queue) in config.queues.iter().enumerate() {
-        let cell = status.queue(place);
-        let consumer = Consumer::new(queue, config, workshop.clone(), topology.clone(), cell);
+    for (reader, prefetch, cell) in readers(config, &status) {
+        let consumer = Consumer::new(reader, prefetch, workshop.clone(), topology.clone(), cell);
         tasks.spawn("consumer", consumer.run(link.clone(), tasks.stopping()));
     }
     tasks.spawn(
@@ -90,4 +105,42 @@ pub fn start(config: &Config, workshop: &Workshop, tasks: &Tasks) -> anyhow::Res
         emptiness::watch(status.clone(), link, tasks.stopping()),
     );
     Ok(status)
+}
+
+/// Who reads which queue, and how much it takes at once: the configured queues, and
+/// the broker's dead-letter queue.
+fn readers(config: &Config, status: &Status) -> Vec<(Reader, u16, Arc<QueueCell>)> {
+    let origins: Vec<Origin> = config.queues.iter().map(|it| origin(it, config)).collect();
+    let mut readers = Vec::new();
+    for cell in status.cells() {
+        let queue = config.queues.iter().position(|it| it.name == cell.name);
+        readers.push(match queue {
+            Some(place) => {
+                let prefetch = config.queues[place].prefetch.unwrap_or(config.prefetch);
+                (
+                    Reader::Events(origins[place].clone()),
+                    prefetch,
+                    cell.clone(),
+                )
+            }
+            None => {
+                let tenant = DEFAULT_TENANT.into();
+                let graveyard = Graveyard::new(&cell.name, &tenant, origins.clone());
+                (Reader::Dead(graveyard), DEAD_PREFETCH, cell.clone())
+            }
+        });
+    }
+    readers
+}
+
+fn origin(queue: &QueueConfig, config: &Config) -> Origin {
+    Origin {
+        tenant: queue.tenant.clone(),
+        queue: queue.name.clone(),
+        source: queue.source.clone(),
+        scope: queue.scope.clone(),
+        kind: queue.kind,
+        body_names_source: false,
+        event_bytes_max: config.event_bytes_max,
+    }
 }

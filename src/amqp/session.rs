@@ -24,7 +24,7 @@ use super::{
     held::{Errand, Held, Task},
     status::QueueState,
 };
-use crate::{ledger::Failure, store::StoreError};
+use crate::{domain::Letter, ledger::Failure, store::StoreError};
 
 /// Most letters kept in one transaction, and how long one waits for others.
 const LETTERS_MAX: usize = 100;
@@ -77,6 +77,9 @@ struct Doubt {
 
 type Slot<T> = Option<BoxFuture<'static, T>>;
 
+/// The letters that were kept of a batch.
+type Kept = Result<Vec<Letter>, StoreError>;
+
 /// The state of one subscription.
 pub(super) struct Session<'a> {
     consumer: &'a mut Consumer,
@@ -98,7 +101,7 @@ pub(super) struct Session<'a> {
     acked_at: Option<Instant>,
     sending: Slot<()>,
     acking: Slot<Result<(), lapin::Error>>,
-    setting_aside: Slot<(Vec<Task>, Result<(), StoreError>)>,
+    setting_aside: Slot<(Vec<Task>, Kept)>,
     probing: Slot<Result<(), StoreError>>,
     switching: Slot<Result<lapin::Consumer, lapin::Error>>,
     /// The stream of the new subscription, while the old one is read to its end.
@@ -225,7 +228,7 @@ impl<'a> Session<'a> {
         {
             match task.errand {
                 Errand::Submit(work) => self.send(task.tag, work, task.attempts),
-                Errand::SetAside(_) => self.keep(task, now),
+                Errand::SetAside(_) | Errand::Bury(_) => self.keep(task, now),
             }
         }
         let mut wake = now + HOLD_MAX;

@@ -60,6 +60,7 @@ impl Status {
     pub(super) fn new(
         purposes: &[&'static str],
         queues: impl IntoIterator<Item = Arc<str>>,
+        dead: Option<(Arc<str>, bool)>,
         metrics: &Metrics,
     ) -> Self {
         let connections = purposes
@@ -68,7 +69,10 @@ impl Status {
             .collect();
         let queues = queues
             .into_iter()
-            .map(|name| Arc::new(QueueCell::new(name, metrics)))
+            .map(|name| Arc::new(QueueCell::new(name, true, true, metrics)))
+            .chain(
+                dead.map(|(name, needed)| Arc::new(QueueCell::new(name, false, needed, metrics))),
+            )
             .collect();
         Self {
             inner: Arc::new(Inner {
@@ -85,10 +89,10 @@ impl Status {
         cells.map(|cell| (cell.purpose, cell.state())).collect()
     }
 
-    /// Every queue to be consumed, by its name at the broker.
+    /// Every queue that must be consumed, by its name at the broker.
     #[must_use]
     pub fn queues(&self) -> Vec<(Arc<str>, QueueState)> {
-        let cells = self.inner.queues.iter();
+        let cells = self.inner.queues.iter().filter(|cell| cell.needed);
         cells
             .map(|cell| (cell.name.clone(), cell.state()))
             .collect()
@@ -103,27 +107,27 @@ impl Status {
                 .inner
                 .queues
                 .iter()
+                .filter(|cell| cell.needed)
                 .all(|cell| cell.state() == QueueState::Consuming)
     }
 
-    /// Whether every queue was seen empty, with nothing of it in hand, since the
+    /// Whether every queue of events was seen empty, with nothing of it in hand, since the
     /// start or since its consumer was last interrupted. While false, what a
     /// parked event waits for may still be in a queue.
     #[must_use]
     pub fn queues_seen_empty(&self) -> bool {
-        self.inner.queues.iter().all(|cell| cell.seen_empty())
+        self.of_events().all(|cell| cell.seen_empty())
     }
 
-    /// When a consumer was last (or first) set to work: the moment from which an
-    /// expiry's grace counts. `None`: no queue is consumed.
+    /// When a consumer of events was last (or first) set to work: the moment from
+    /// which an expiry's grace counts. `None`: no queue is consumed.
     #[must_use]
     pub fn last_interrupted(&self) -> Option<Instant> {
-        let cells = self.inner.queues.iter();
-        cells.map(|cell| cell.lock().since).max()
+        self.of_events().map(|cell| cell.lock().since).max()
     }
 
-    pub(super) fn queue(&self, place: usize) -> Arc<QueueCell> {
-        self.inner.queues[place].clone()
+    fn of_events(&self) -> impl Iterator<Item = &Arc<QueueCell>> {
+        self.inner.queues.iter().filter(|cell| cell.brings_events)
     }
 
     pub(super) fn cells(&self) -> &[Arc<QueueCell>] {
@@ -208,6 +212,10 @@ impl ConnectionCell {
 #[derive(Debug)]
 pub(super) struct QueueCell {
     pub(super) name: Arc<str>,
+    /// False for the dead-letter queue: nothing that waits is waited for there.
+    brings_events: bool,
+    /// Whether the service is not ready without it.
+    pub(super) needed: bool,
     state: Mutex<Seen>,
     in_hand: AtomicUsize,
     up: Gauge,
@@ -224,12 +232,14 @@ struct Seen {
 }
 
 impl QueueCell {
-    fn new(name: Arc<str>, metrics: &Metrics) -> Self {
+    fn new(name: Arc<str>, brings_events: bool, needed: bool, metrics: &Metrics) -> Self {
         let labels = QueueLabels {
             queue: name.to_string(),
         };
         Self {
             name,
+            brings_events,
+            needed,
             state: Mutex::new(Seen {
                 state: QueueState::Waiting("not subscribed yet".to_owned()),
                 epoch: 0,
@@ -309,7 +319,7 @@ mod tests {
     use super::*;
 
     fn status() -> Status {
-        Status::new(&["consume"], [Arc::from("q")], &Metrics::default())
+        Status::new(&["consume"], [Arc::from("q")], None, &Metrics::default())
     }
 
     #[test]
@@ -318,7 +328,7 @@ mod tests {
         assert!(!status.ready());
         status.set_connection("consume", ConnectionState::Blocked("memory".into()));
         assert!(!status.ready());
-        status.queue(0).set(QueueState::Consuming);
+        status.cells()[0].set(QueueState::Consuming);
         assert!(status.ready());
         status.set_connection("consume", ConnectionState::Away("gone".into()));
         assert!(!status.ready());
@@ -331,7 +341,7 @@ mod tests {
     #[test]
     fn an_interruption_forgets_that_the_queue_was_empty() {
         let status = status();
-        let cell = status.queue(0);
+        let cell = &status.cells()[0];
         let before = cell.epoch();
         cell.interrupted();
         cell.saw_empty(before);

@@ -76,6 +76,16 @@ impl Topology {
         }
     }
 
+    /// The broker's dead-letter queue.
+    pub(super) fn dead(&self) -> Arc<str> {
+        self.names.dead.as_str().into()
+    }
+
+    /// Whether exchanges and queues of the service are declared by the service.
+    pub(super) fn is_own(&self) -> bool {
+        self.own
+    }
+
     /// Declares what the service declares. Nothing of it is fatal: where the
     /// operator allows no declaring, what is there is used.
     pub(super) async fn declare(&self, connection: &Connection) {
@@ -119,7 +129,7 @@ impl Topology {
     /// # Errors
     /// Why it can't be consumed.
     pub(super) async fn ensure(&self, connection: &Connection, name: &str) -> Result<(), String> {
-        let ours = self.own && name == self.names.events;
+        let ours = self.own && (name == self.names.events || name == self.names.dead);
         let declared = ours || self.others.iter().any(|other| **other == *name);
         match (passive(connection, name).await, declared) {
             (Ok(_), true) => Ok(()),

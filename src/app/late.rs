@@ -11,8 +11,8 @@ use uuid::Uuid;
 use crate::{
     domain::{Account, AccountKey, EventKey, Identity, Letter, Page, Plan, Record, Timestamp},
     store::{
-        AccountFilter, Committed, Direction, EventFilter, EventView, LetterFilter, LetterView,
-        Result, Store, StoreError, Verified, Waiting,
+        AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
+        LetterView, Result, Store, StoreError, Totals, Verified, Waiting,
     },
 };
 
@@ -88,6 +88,10 @@ impl Store for LateStore {
         self.store()?.entry(key, version).await
     }
 
+    async fn version_at(&self, key: &AccountKey, at: Timestamp) -> Result<Option<i64>> {
+        self.store()?.version_at(key, at).await
+    }
+
     async fn history(
         &self,
         key: &AccountKey,
@@ -102,13 +106,17 @@ impl Store for LateStore {
         self.store()?.event(identity).await
     }
 
+    async fn events_of(&self, identities: &[Identity]) -> Result<Vec<EventView>> {
+        self.store()?.events_of(identities).await
+    }
+
     async fn events(
         &self,
         tenant: &str,
         filter: &EventFilter,
         before: Option<i64>,
         limit: i64,
-    ) -> Result<Vec<EventView>> {
+    ) -> Result<EventsFound> {
         self.store()?.events(tenant, filter, before, limit).await
     }
 
@@ -128,6 +136,10 @@ impl Store for LateStore {
 
     async fn ping(&self) -> Result<()> {
         self.store()?.ping().await
+    }
+
+    async fn totals(&self, tenant: &str, at: Option<Timestamp>) -> Result<Vec<Totals>> {
+        self.store()?.totals(tenant, at).await
     }
 
     async fn verify(&self) -> Result<Verified> {

@@ -12,10 +12,7 @@ use super::{
     layers::{Found, Layers},
     settings::OUTCOMES_LATER,
 };
-use crate::domain::{Identity, Kind};
-
-/// Whose ledger a queue feeds where nothing is said.
-const TENANT: &str = "default";
+use crate::domain::{DEFAULT_TENANT, Identity, Kind};
 
 /// Longest queue name, in bytes (AMQP 0-9-1, short strings).
 const NAME_MAX: usize = 255;
@@ -128,7 +125,7 @@ fn plain(source: &str, name: &str) -> QueueConfig {
         name: name.into(),
         source: source.into(),
         scope: None,
-        tenant: TENANT.into(),
+        tenant: DEFAULT_TENANT.into(),
         kind: None,
         prefetch: None,
         declare: None,
@@ -207,7 +204,9 @@ fn entry(
         config: QueueConfig {
             source: text("source").unwrap_or_else(|| name.clone()).into(),
             scope: text("scope").map(Into::into),
-            tenant: text("tenant").unwrap_or_else(|| TENANT.to_owned()).into(),
+            tenant: text("tenant")
+                .unwrap_or_else(|| DEFAULT_TENANT.to_owned())
+                .into(),
             name: name.into(),
             kind,
             prefetch,

@@ -33,6 +33,9 @@ pub use time::Timestamp;
 /// newer events of that account.
 pub const RELEASE_MAX: usize = 1_000;
 
+/// Whose ledger it is where nobody says.
+pub const DEFAULT_TENANT: &str = "default";
+
 /// The source of the entry that opens an account (its version 1).
 pub const SOURCE_OPENING: &str = "onceledger.opening";
 

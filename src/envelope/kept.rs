@@ -22,8 +22,9 @@ const ID_HEADERS: [&str; 5] = [
 /// The CloudEvents attributes that tell one message from another.
 const ID_ATTRIBUTES: [&str; 3] = ["id", "source", "type"];
 
-/// Keeps a message byte for byte.
-pub(super) fn keep(arrival: &Arrival<'_>, origin: &Origin) -> Raw {
+/// Keeps a message byte for byte, without reading it.
+#[must_use]
+pub fn keep(arrival: &Arrival<'_>, origin: &Origin) -> Raw {
     Raw {
         queue: origin.queue.clone(),
         body: arrival.body.to_vec(),

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 pub use array::{Undecodable, is_array, split_array};
 pub use cloudevents::decode_http_header;
-pub use kept::Kept;
+pub use kept::{Kept, keep};
 
 use self::{
     flaw::Flaw,

@@ -26,7 +26,7 @@ use crate::{
     clock,
     domain::{
         Account, AccountKey, AccountStatus, Answer, Ask, Currency, Identity, OpenRefusal,
-        PatchRefusal, Work,
+        PatchRefusal, Timestamp, Work,
     },
     store::AccountFilter,
 };
@@ -98,9 +98,9 @@ async fn open_account(
     }
 }
 
-/// Look at one account, now or as it stood at a version
+/// Look at one account, now or as it stood at a version or a moment
 ///
-/// With `version` the answer is `id`, `currency`, `balance` and `version` only.
+/// With `version` or `at` the answer is `id`, `currency`, `balance` and `version` only.
 #[utoipa::path(
     get, path = "/v1/accounts/{id}", tag = "accounts", operation_id = "getAccount",
     params(
@@ -110,7 +110,7 @@ async fn open_account(
         IfNoneMatchParam,
     ),
     responses(
-        (status = 200, description = "The account; with `version` as it stood then", content(
+        (status = 200, description = "The account; with `version` or `at` as it stood then", content(
             (super::account_json::AccountOrThen = "application/json")),
             headers(("ETag" = String, description = "The account's version, and after n changes of settings version.n"))),
         (status = 304, description = "The account still has the tag of If-None-Match",
@@ -123,11 +123,11 @@ async fn open_account(
 async fn get_account(
     State(api): State<Api>,
     AccountPath(key): AccountPath,
-    Query(version): Query<AccountParams>,
+    Query(moment): Query<AccountParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let account = find(&api, &key).await?;
-    if let Some(version) = version {
+    if let Some(version) = version(&api, &key, &account, moment).await? {
         let entry = super::history::find(&api, &key, version).await?;
         return Ok(Json(AccountThen::new(&key, &account, &entry)).into_response());
     }
@@ -229,6 +229,40 @@ pub(super) async fn find(api: &Api, key: &AccountKey) -> Result<Account, Problem
     account.ok_or_else(|| Problem::account_not_found(&key.id))
 }
 
+/// The version that is asked for; `None`: as it stands now.
+async fn version(
+    api: &Api,
+    key: &AccountKey,
+    account: &Account,
+    moment: Moment,
+) -> Result<Option<i64>, Problem> {
+    let at = match moment {
+        Moment::Now => return Ok(None),
+        Moment::Version(version) => return Ok(Some(version)),
+        Moment::At(at) => at,
+    };
+    match api.store.version_at(key, at).await? {
+        Some(version) => Ok(Some(version)),
+        None => Err(Problem::not_found(
+            "version_not_found",
+            format!(
+                "Account {} was opened at {}, after the moment asked for.",
+                key.id,
+                account.opened_at.rfc3339()
+            ),
+        )
+        .with("account_id", &*key.id)),
+    }
+}
+
+/// When an account is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    Now,
+    Version(i64),
+    At(Timestamp),
+}
+
 /// The query of `GET /v1/accounts/{id}`.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -240,13 +274,27 @@ struct AccountParams {
     /// The account as it stood at this version.
     #[param(minimum = 1, maximum = 9223372036854775807_i64, example = 4)]
     version: Option<i64>,
+    /// The account as it stood at this moment, by `applied_at`: RFC 3339 with an offset,
+    /// a `+` in it as `%2B`. Not together with `version`.
+    #[param(value_type = Option<String>, format = DateTime, max_length = 40, example = "2026-11-30T08:00:00Z")]
+    at: Option<String>,
 }
 
 impl FromQuery for AccountParams {
-    type Read = Option<i64>;
+    type Read = Moment;
 
     fn read(mut fields: Fields) -> Result<Self::Read, Problem> {
-        fields.take_integer("version", 1)
+        let at = fields.take_moment("at")?;
+        match (fields.take_integer("version", 1)?, at) {
+            (None, None) => Ok(Moment::Now),
+            (Some(version), None) => Ok(Moment::Version(version)),
+            (None, Some(at)) => Ok(Moment::At(at)),
+            (Some(_), Some(_)) => Err(Problem::invalid(
+                "at",
+                "conflict",
+                "at and version each name a moment. Leave one of them out.",
+            )),
+        }
     }
 }
 

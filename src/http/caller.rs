@@ -4,8 +4,7 @@ use std::{convert::Infallible, sync::Arc};
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 
-/// The tenant of every caller while there are no keys.
-pub const DEFAULT_TENANT: &str = "default";
+use crate::domain::DEFAULT_TENANT;
 
 /// Somebody who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -52,7 +52,9 @@ async fn get_event(
 
 /// List events, the last first seen first
 ///
-/// Also those that wait, that were refused, and the openings of accounts.
+/// Also those that wait, that were refused, and the openings of accounts. Filtered by
+/// `source` or `event_id` alone, a page looks at a bounded number of events: it may hold
+/// fewer items than asked for, or none, and the end is where `next_cursor` is null.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", operation_id = "listEvents",
     params(EventsParams),
@@ -66,15 +68,12 @@ async fn list_events(
     caller: Caller,
     Query((ask, filter)): Query<EventsParams>,
 ) -> Result<Json<Page<EventJson>>, Problem> {
-    let rows = api
+    let found = api
         .store
-        .events(&caller.tenant, &filter, ask.after()?, ask.rows())
+        .events(&caller.tenant, &filter, ask.after()?, ask.limit)
         .await?;
-    Ok(Json(ask.page(
-        rows,
-        |view| view.seq.to_string(),
-        |view| EventJson::new(&view),
-    )))
+    let items = found.views.iter().map(EventJson::new).collect();
+    Ok(Json(ask.page_until(items, found.before)))
 }
 
 /// The query of `GET /v1/events`.

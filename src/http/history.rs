@@ -1,6 +1,11 @@
 //! The history of an account: its entries, page by page or one by one.
 
-use axum::{Json, extract::State};
+use axum::{
+    Json,
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse, Response},
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -10,6 +15,7 @@ use super::{
     Api,
     account_json::{code, raw},
     accounts,
+    export::{Form, export},
     page::{Page, PageAsk},
     path::{AccountPath, EntryPath},
     problem::Problem,
@@ -89,6 +95,16 @@ pub(super) enum EntryType {
     Credit,
 }
 
+impl EntryType {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Debit => "debit",
+            Self::Credit => "credit",
+        }
+    }
+}
+
 impl From<Kind> for EntryType {
     fn from(kind: Kind) -> Self {
         match kind {
@@ -100,7 +116,49 @@ impl From<Kind> for EntryType {
 }
 
 impl EntryJson {
-    fn new(account: &Account, record: Record) -> Self {
+    /// The columns of the same as CSV.
+    pub(super) const COLUMNS: [&str; 13] = [
+        "version",
+        "expected_version",
+        "type",
+        "amount",
+        "currency",
+        "balance_before",
+        "balance_after",
+        "event_id",
+        "source",
+        "reference",
+        "occurred_at",
+        "applied_at",
+        "metadata",
+    ];
+
+    /// The cells of its columns; empty where one does not apply.
+    pub(super) fn cells(&self) -> [String; 13] {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        [
+            self.version.to_string(),
+            self.expected_version
+                .map(|it| it.to_string())
+                .unwrap_or_default(),
+            self.kind.as_str().to_owned(),
+            self.amount.to_string(),
+            self.currency.clone(),
+            self.balance_before.to_string(),
+            self.balance_after.to_string(),
+            self.event_id.clone(),
+            self.source.clone(),
+            text(&self.reference),
+            text(&self.occurred_at),
+            self.applied_at.clone(),
+            self.metadata
+                .as_ref()
+                .map(|json| json.get().to_owned())
+                .unwrap_or_default(),
+        ]
+    }
+
+    pub(super) fn new(account: &Account, record: Record) -> Self {
         let event = &record.event;
         let amount = event.content.amount;
         let balance_after = record.balance_after.unwrap_or_default();
@@ -126,10 +184,14 @@ impl EntryJson {
     }
 }
 
-/// Page through an account's history, newest first
+/// Page through an account's history, newest first, or take it whole
 ///
 /// Without a hole: each entry's version is one more than that of the entry before
 /// it, and its `balance_before` is the `balance_after` of that entry.
+///
+/// With `Accept: text/csv` or `application/x-ndjson` the answer is a stream of all
+/// entries up to the account's version at that moment. It is whole where the transfer
+/// ends as HTTP says it should; one that breaks off is to be taken again.
 #[utoipa::path(
     get, path = "/v1/accounts/{id}/history", tag = "accounts", operation_id = "listHistory",
     params(
@@ -138,7 +200,8 @@ impl EntryJson {
         HistoryParams,
     ),
     responses(
-        (status = 200, description = "A page of entries", body = Page<EntryJson>),
+        (status = 200, description = "A page of entries, or all of them", content(
+            (Page<EntryJson> = "application/json"), (String = "text/csv"), (String = "application/x-ndjson"))),
         (status = 404, description = "account_not_found", body = Problem,
             content_type = "application/problem+json"),
         QueryProblems,
@@ -148,7 +211,12 @@ async fn list_history(
     State(api): State<Api>,
     AccountPath(key): AccountPath,
     Query(fields): Query<HistoryParams>,
-) -> Result<Json<Page<EntryJson>>, Problem> {
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let form = Form::wanted(&headers);
+    if form.is_some() {
+        whole(&fields)?;
+    }
     let ask = PageAsk::read(
         &format!("history of {}", key.id),
         fields,
@@ -161,6 +229,9 @@ async fn list_history(
     })?;
     let direction = direction.unwrap_or(Direction::Descending);
     let account = accounts::find(&api, &key).await?;
+    if let Some(form) = form {
+        return Ok(export(api, key, account, direction, form));
+    }
     let rows = api
         .store
         .history(&key, ask.after()?, direction, ask.rows())
@@ -169,7 +240,25 @@ async fn list_history(
         rows,
         |record| record.version.unwrap_or_default().to_string(),
         |record| EntryJson::new(&account, record),
-    )))
+    ))
+    .into_response())
+}
+
+/// A whole history has no pages.
+fn whole(fields: &Fields) -> Result<(), Problem> {
+    match ["limit", "cursor"]
+        .iter()
+        .find(|name| fields.0.contains_key(**name))
+    {
+        Some(name) => Err(Problem::invalid(
+            name,
+            "conflict",
+            format!(
+                "CSV and NDJSON hold the whole history. Leave {name} out, or accept application/json."
+            ),
+        )),
+        None => Ok(()),
+    }
 }
 
 /// One entry of an account's history

@@ -6,8 +6,9 @@
 //!
 //! | file | serves |
 //! | --- | --- |
-//! | `accounts`, `history` | `/v1/accounts…` |
-//! | `events`, `events_read` | `/v1/events…` |
+//! | `accounts`, `history`, `export` | `/v1/accounts…` |
+//! | `totals` | `/v1/totals` |
+//! | `events`, `events_read`, `events_lookup` | `/v1/events…` |
 //! | `letters` | `/v1/dead-letters…` |
 //! | `probes` | `/livez`, `/readyz`, `/metrics`, `/openapi.json`, `/` |
 //! | `docs` | `/docs` |
@@ -31,7 +32,9 @@ mod docs;
 mod event_in;
 mod event_json;
 mod events;
+mod events_lookup;
 mod events_read;
+mod export;
 mod headers;
 mod history;
 mod letters;
@@ -45,8 +48,9 @@ mod problem;
 mod query;
 mod responses;
 mod schemas;
+mod totals;
 
-pub use caller::{Caller, DEFAULT_TENANT, Role, caller};
+pub use caller::{Caller, Role, caller};
 pub use event_json::EventJson;
 pub use outcome_json::OutcomeJson;
 pub use probes::{BrokerState, Readiness};
@@ -134,6 +138,8 @@ fn described() -> OpenApiRouter<Api> {
         .merge(history::routes())
         .merge(events::routes())
         .merge(events_read::routes())
+        .merge(events_lookup::routes())
+        .merge(totals::routes())
         .merge(letters::routes())
         .merge(probes::routes())
 }

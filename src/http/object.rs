@@ -5,7 +5,10 @@ use std::borrow::Cow;
 
 use axum::http::StatusCode;
 
-use super::{path::shown, problem::Problem};
+use super::{
+    path::{is_identity_text, shown},
+    problem::Problem,
+};
 use crate::{
     domain::{IntegerError, parse_integer},
     envelope::json::{self, Blemish, DEPTH_MAX, Top},
@@ -85,6 +88,28 @@ impl<'a> Object<'a> {
                 "type",
                 format!("{name} must be a string."),
             )),
+        }
+    }
+
+    /// A part of an event's identity: a text of 1 to 255 bytes, or an integer, which
+    /// is taken as its decimal string.
+    ///
+    /// # Errors
+    /// 422, where it is missing or none.
+    pub(super) fn name(&self, name: &str) -> Result<String, Problem> {
+        let refuse = |rule, must: &str| Problem::invalid(name, rule, format!("{name} {must}."));
+        let Some(json) = self.get(name) else {
+            return Err(refuse("required", "is missing"));
+        };
+        let text = match json::text(json) {
+            Some(text) => text.into_owned(),
+            None => parse_integer(json)
+                .map_err(|_| refuse("type", "must be a string or an integer of 64 bits"))?
+                .to_string(),
+        };
+        match is_identity_text(&text) {
+            true => Ok(text),
+            false => Err(refuse("length", "must have 1 to 255 bytes")),
         }
     }
 

@@ -171,6 +171,14 @@ impl PageAsk {
         }
     }
 
+    /// Makes the page of items behind which there may be more, from a place on.
+    pub(super) fn page_until<T>(&self, items: Vec<T>, more: Option<i64>) -> Page<T> {
+        Page {
+            items,
+            next_cursor: more.map(|place| self.cursor(place.to_string())),
+        }
+    }
+
     fn cursor(&self, after: String) -> String {
         let cursor = Cursor {
             form: CURSOR_FORM,

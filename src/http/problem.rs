@@ -224,6 +224,10 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Raced | StoreError::Conflicted(_) | StoreError::Locked => Self::busy(),
+            StoreError::Occupied(why) => Self::try_again(
+                "busy",
+                format!("Not now: {why}. Send the same again later."),
+            ),
             StoreError::Refused { code, .. } => Self::store_refused(&code),
             StoreError::Away(_)
             | StoreError::Unwritable(_)

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use axum::{extract::FromRequestParts, http::request::Parts};
 use utoipa::IntoParams;
 
-use super::{percent, problem::Problem};
-use crate::domain::{IntegerError, parse_integer};
+use super::{path::shown, percent, problem::Problem};
+use crate::domain::{IntegerError, Timestamp, parse_integer};
 
 /// The parameters of a query by name, not looked at closer yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,6 +110,30 @@ impl Fields {
     /// Takes a parameter out.
     pub(super) fn take(&mut self, name: &str) -> Option<String> {
         self.0.remove(name)
+    }
+
+    /// Takes a moment out.
+    ///
+    /// # Errors
+    /// 422, where it is none.
+    pub(super) fn take_moment(&mut self, name: &str) -> Result<Option<Timestamp>, Problem> {
+        let Some(text) = self.take(name) else {
+            return Ok(None);
+        };
+        let moment = Timestamp::parse(&text);
+        moment.map(Some).ok_or_else(|| {
+            // In a query a plus is a blank.
+            let advice = match text.contains(' ') {
+                true => " Write the + of its offset as %2B.",
+                false => "",
+            };
+            let detail = format!(
+                "{name} must be a time of RFC 3339 with an offset, such as \
+                 2026-11-30T08:00:00Z; {} is none.{advice}",
+                shown(&text)
+            );
+            Problem::invalid(name, "format", detail)
+        })
     }
 
     /// Takes an integer out that must not be below a bound.

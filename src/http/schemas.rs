@@ -21,6 +21,9 @@ pub(super) struct EventStatusJson;
 /// An integer of 64 bits, also as a string.
 pub(super) struct IntegerIn;
 
+/// An integer that may need more than 64 bits.
+pub(super) struct WideInteger;
+
 /// A positive integer of 64 bits, also as a string.
 pub(super) struct PositiveIn;
 
@@ -33,6 +36,7 @@ pub(super) struct TextIn;
 impl ToSchema for ReasonJson {}
 impl ToSchema for EventStatusJson {}
 impl ToSchema for IntegerIn {}
+impl ToSchema for WideInteger {}
 impl ToSchema for PositiveIn {}
 impl ToSchema for IdIn {}
 impl ToSchema for TextIn {}
@@ -59,6 +63,15 @@ impl PartialSchema for IntegerIn {
             text().pattern(Some("^(0|-?[1-9][0-9]{0,18})$")),
             "An integer of 64 bits, also as a string in plain digits; never a fraction or an exponent.",
         )
+    }
+}
+
+impl PartialSchema for WideInteger {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .description(Some("An integer that may need more than 64 bits."))
+            .into()
     }
 }
 

@@ -84,6 +84,10 @@ pub trait Store: Send + Sync + 'static {
     /// One entry of an account's history, with its metadata.
     async fn entry(&self, key: &AccountKey, version: i64) -> Result<Option<Record>>;
 
+    /// The newest version of an account at a moment; `None` before its opening, and
+    /// where there is no such account.
+    async fn version_at(&self, key: &AccountKey, at: Timestamp) -> Result<Option<i64>>;
+
     /// Entries of an account's history with their metadata: those past a version
     /// in the given direction, or from the first.
     async fn history(
@@ -97,14 +101,18 @@ pub trait Store: Send + Sync + 'static {
     /// One event, with all that is known of it.
     async fn event(&self, identity: &Identity) -> Result<Option<EventView>>;
 
-    /// Events, the last first seen first; those before a sequence number.
+    /// Those of some events that are known, in any order.
+    async fn events_of(&self, identities: &[Identity]) -> Result<Vec<EventView>>;
+
+    /// Events, the last first seen first; those before a sequence number. Where no
+    /// index leads to them, [`EVENTS_WALKED_MAX`] events are looked at.
     async fn events(
         &self,
         tenant: &str,
         filter: &EventFilter,
         before: Option<i64>,
         limit: i64,
-    ) -> Result<Vec<EventView>>;
+    ) -> Result<EventsFound>;
 
     /// Dead letters, the newest first; those before one. Bodies are cut after
     /// [`LISTED_BODY_MAX`] bytes.
@@ -121,6 +129,10 @@ pub trait Store: Send + Sync + 'static {
 
     // ---- the whole ------------------------------------------------------------
 
+    /// What a tenant's accounts hold together, by currency: now, or at a moment. It
+    /// walks the history: one at a time, any other is [`StoreError::Occupied`].
+    async fn totals(&self, tenant: &str, at: Option<Timestamp>) -> Result<Vec<Totals>>;
+
     /// Whether the database answers and can be written.
     async fn ping(&self) -> Result<()>;
 
@@ -136,6 +148,9 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// Most bytes of a letter's body in a list.
 pub const LISTED_BODY_MAX: usize = 4_096;
+
+/// Most events that are looked at for one page of a list that no index leads to.
+pub const EVENTS_WALKED_MAX: i64 = 100_000;
 
 /// What a commit came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -225,6 +240,15 @@ pub struct EventView {
     pub held_by: Option<Identity>,
 }
 
+/// Events of a list, as far as was looked.
+#[derive(Clone, Debug, Default)]
+pub struct EventsFound {
+    /// Those that were found, the last first seen first.
+    pub views: Vec<EventView>,
+    /// There may be more, which were first seen before this sequence number.
+    pub before: Option<i64>,
+}
+
 /// How a dead letter stands.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::AsRefStr,
@@ -258,6 +282,24 @@ pub struct LetterView {
     pub status: LetterStatus,
     /// The whole body's length in bytes, also where the body is cut.
     pub body_bytes: i64,
+}
+
+/// What the accounts in one currency hold together. Each sum may need more than 64
+/// bits; `openings + credits - debits = balances`, or the books are wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// The currency.
+    pub currency: Arc<str>,
+    /// How many accounts.
+    pub accounts: i64,
+    /// Their balances, in minor units.
+    pub balances: i128,
+    /// What they were opened with.
+    pub openings: i128,
+    /// What was added since.
+    pub credits: i128,
+    /// What was taken since.
+    pub debits: i128,
 }
 
 /// What [`Store::verify`] found.
@@ -307,6 +349,9 @@ pub enum StoreError {
         /// The database's own words.
         message: String,
     },
+    /// It is at work on as much as it may; the same again may succeed later.
+    #[error("the database is occupied: {0}")]
+    Occupied(&'static str),
     /// No answer, or no connection to be had.
     #[error("the database does not answer: {0}")]
     Away(String),

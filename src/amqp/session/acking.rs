@@ -94,7 +94,7 @@ impl Session<'_> {
         let Some(prefetch) = self.consumer.appetite.change_from(present) else {
             return;
         };
-        let queue = self.consumer.origin.queue.clone();
+        let queue = self.consumer.queue.clone();
         tracing::debug!(
             queue = &*queue,
             prefetch,

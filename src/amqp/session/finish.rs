@@ -25,7 +25,7 @@ impl Session<'_> {
     /// it. What is held back or unread goes back to the queue with the channel.
     pub(super) async fn finish(mut self) -> End {
         let deadline = Instant::now() + FINISH_MAX;
-        let queue = self.consumer.origin.queue.clone();
+        let queue = self.consumer.queue.clone();
         self.consumer.cell.stopping();
         let channel = self.subscription.channel.clone();
         let tag = consumer::tag(self.subscription.generation, self.subscription.tags);

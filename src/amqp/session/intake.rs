@@ -10,11 +10,10 @@ use super::{End, Report, Session, failed, next};
 use crate::{
     amqp::{
         acks::Tag,
-        delivery::arrival,
+        delivery::handed_out_before,
         held::{Errand, Task},
     },
-    domain::{Submission, Work},
-    envelope::{self},
+    domain::Work,
     lane::Reply,
     ledger::Failure,
 };
@@ -60,28 +59,18 @@ impl Session<'_> {
     }
 
     pub(super) fn take(&mut self, delivery: &Delivery, now: Instant) {
-        self.consumer.appetite.saw(delivery.data.len());
+        let before = handed_out_before(delivery);
+        self.consumer.appetite.saw(delivery.data.len(), before);
         let tag = self.acks.taken(delivery.delivery_tag, now);
-        match envelope::read(&arrival(delivery), &self.consumer.origin) {
-            Ok(reading) => {
-                let work = Work::submit(Submission {
-                    event: reading.event,
-                    raw: reading.raw,
-                    if_version: None,
-                    strict: false,
-                });
-                self.send(tag, work, 0);
-            }
-            Err(malformed) => {
-                let letter = malformed.letter(self.consumer.origin.tenant.clone());
-                self.keep(
-                    Task {
-                        tag,
-                        errand: Errand::SetAside(Box::new(letter)),
-                        attempts: 0,
-                    },
-                    now,
-                );
+        match self.consumer.reader.errand(delivery) {
+            Errand::Submit(work) => self.send(tag, work, 0),
+            errand => {
+                let task = Task {
+                    tag,
+                    errand,
+                    attempts: 0,
+                };
+                self.keep(task, now);
             }
         }
     }

@@ -12,11 +12,11 @@ use super::{Doubt, End, LETTERS_MAX, Report, Session};
 use crate::{
     amqp::{
         acks::Tag,
-        held::{self, Errand, Task},
+        held::{self, Errand, Grave, Task},
     },
-    domain::Letter,
+    domain::{EventKey, Letter, Record, Status, Timestamp},
     ledger::Failure,
-    store::StoreError,
+    store::{Store, StoreError},
     telemetry::LetterLabels,
 };
 
@@ -45,7 +45,7 @@ impl Session<'_> {
             Report::Done(tag) => self.done(tag),
             Report::Again(task, failure) => {
                 if task.attempts == 0 && self.doubt.is_none() && self.held.len() == 0 {
-                    let queue = &*self.consumer.origin.queue;
+                    let queue = &*self.consumer.queue;
                     tracing::info!(queue, %failure, "a delivery is held back");
                 }
                 match failure {
@@ -84,15 +84,8 @@ impl Session<'_> {
         let at = self.consumer.workshop.clock.now();
         self.setting_aside = Some(
             async move {
-                let letters: Vec<Letter> = batch
-                    .iter()
-                    .filter_map(|task| match &task.errand {
-                        Errand::SetAside(letter) => Some((**letter).clone()),
-                        Errand::Submit(_) => None,
-                    })
-                    .collect();
-                let result = store.set_aside(&letters, at).await;
-                (batch, result)
+                let kept = keep_letters(&*store, &batch, at).await;
+                (batch, kept)
             }
             .boxed(),
         );
@@ -101,22 +94,22 @@ impl Session<'_> {
     pub(super) fn set_aside(
         &mut self,
         batch: Vec<Task>,
-        result: Result<(), StoreError>,
+        kept: Result<Vec<Letter>, StoreError>,
     ) -> Option<End> {
         let now = Instant::now();
-        match result {
-            Ok(()) => {
+        match kept {
+            Ok(letters) => {
+                for letter in &letters {
+                    let labels = LetterLabels::of(letter);
+                    let metrics = &self.consumer.workshop.metrics;
+                    metrics.letters.get_or_create(&labels).inc();
+                }
                 for task in batch {
-                    if let Errand::SetAside(letter) = &task.errand {
-                        let labels = LetterLabels::of(letter);
-                        let metrics = &self.consumer.workshop.metrics;
-                        metrics.letters.get_or_create(&labels).inc();
-                    }
                     self.done(task.tag);
                 }
             }
             Err(error) => {
-                let queue = &*self.consumer.origin.queue;
+                let queue = &*self.consumer.queue;
                 let count = batch.len();
                 tracing::warn!(queue, count, %error, "dead letters could not be kept yet");
                 for task in batch {
@@ -150,4 +143,48 @@ impl Session<'_> {
         }
         None
     }
+}
+
+/// Keeps what is to be kept of a batch, and answers what that was.
+async fn keep_letters(
+    store: &dyn Store,
+    batch: &[Task],
+    at: Timestamp,
+) -> Result<Vec<Letter>, StoreError> {
+    let events = batch.iter().filter_map(|task| match &task.errand {
+        Errand::Bury(grave) => grave.event.as_ref(),
+        _ => None,
+    });
+    let keys: Vec<EventKey> = events.map(|event| event.identity.key()).collect();
+    let known = match keys.is_empty() {
+        true => Vec::new(),
+        false => store.lookup(&keys).await?,
+    };
+    let letters: Vec<Letter> = batch
+        .iter()
+        .filter_map(|task| match &task.errand {
+            Errand::SetAside(letter) => Some((**letter).clone()),
+            Errand::Bury(grave) if is_settled(grave, &known) => None,
+            Errand::Bury(grave) => Some(grave.letter.clone()),
+            Errand::Submit(_) => None,
+        })
+        .collect();
+    if !letters.is_empty() {
+        store.set_aside(&letters, at).await?;
+    }
+    Ok(letters)
+}
+
+/// Whether the books know already what became of a message that the broker gave up.
+/// The same id with other content is another matter: that would be lost. An event
+/// that is decided a moment after this look finds its letter open, as one does that
+/// comes a day later.
+fn is_settled(grave: &Grave, known: &[Record]) -> bool {
+    grave.event.as_ref().is_some_and(|event| {
+        known.iter().any(|record| {
+            record.event.identity == event.identity
+                && record.status != Status::Pending
+                && record.knows(&event.content)
+        })
+    })
 }

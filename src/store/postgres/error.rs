@@ -43,6 +43,8 @@ fn from_server(error: &dyn DatabaseError) -> StoreError {
         }
         "40001" | "40P01" => StoreError::Conflicted(code.into_owned()),
         "55P03" => StoreError::Locked,
+        // The limit of a walk through the history, or a person.
+        "57014" => StoreError::Occupied("a statement was cancelled, or took too long"),
         "23514" => refused(error, &code),
         class if class.starts_with("22") => refused(error, &code),
         // Disk full; a standby, or an administrator's lock.

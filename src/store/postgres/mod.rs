@@ -44,6 +44,12 @@ mod reads_aside;
 )]
 mod rows;
 mod sweep;
+#[path = "../shared/totals.rs"]
+#[expect(
+    clippy::duplicate_mod,
+    reason = "one text, compiled for each database with its own types"
+)]
+mod totals;
 mod unit;
 mod verify;
 
@@ -59,8 +65,8 @@ use uuid::Uuid;
 
 use self::error::{failed, migration_failed};
 use super::{
-    AccountFilter, Committed, Direction, EventFilter, EventView, LetterFilter, LetterView, Result,
-    Store, StoreError, StoreOptions, Verified, Waiting,
+    AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
+    LetterView, Result, Store, StoreError, StoreOptions, Totals, Verified, Waiting,
 };
 use crate::domain::{
     Account, AccountKey, EventKey, Identity, Letter, Page, Plan, Record, Timestamp,
@@ -93,6 +99,10 @@ SET enable_mergejoin = off;
 SET cpu_tuple_cost = 1;
 SET jit = off";
 
+/// What the connection that walks the history is told: a caller who went away must
+/// not keep it for ever.
+const WALK_SESSION: &str = "SET statement_timeout = '60s'";
+
 /// Books kept in PostgreSQL (15 or newer).
 #[derive(Clone, Debug)]
 pub struct PostgresStore {
@@ -100,6 +110,9 @@ pub struct PostgresStore {
     ledger: Pool,
     /// For everything that only reads.
     reads: Pool,
+    /// For what walks the whole history: one at a time, so that the readers keep
+    /// their connections.
+    walks: Pool,
     answer_timeout: Duration,
 }
 
@@ -126,7 +139,8 @@ impl PostgresStore {
             ledger: pool(options, options.ledger_connections, LEDGER_SESSION)
                 .test_before_acquire(false)
                 .connect_lazy_with(server.clone()),
-            reads: pool(options, options.read_connections, "").connect_lazy_with(server),
+            reads: pool(options, options.read_connections, "").connect_lazy_with(server.clone()),
+            walks: pool(options, 1, WALK_SESSION).connect_lazy_with(server),
             answer_timeout: options.answer_timeout,
         })
     }
@@ -267,6 +281,10 @@ impl Store for PostgresStore {
         reads::entry(&self.reads, key, version).await
     }
 
+    async fn version_at(&self, key: &AccountKey, at: Timestamp) -> Result<Option<i64>> {
+        reads::version_at(&self.reads, key, at).await
+    }
+
     async fn history(
         &self,
         key: &AccountKey,
@@ -281,13 +299,17 @@ impl Store for PostgresStore {
         reads_aside::event(&self.reads, identity).await
     }
 
+    async fn events_of(&self, identities: &[Identity]) -> Result<Vec<EventView>> {
+        reads_aside::events_of(&self.reads, identities).await
+    }
+
     async fn events(
         &self,
         tenant: &str,
         filter: &EventFilter,
         before: Option<i64>,
         limit: i64,
-    ) -> Result<Vec<EventView>> {
+    ) -> Result<EventsFound> {
         reads_aside::events(&self.reads, tenant, filter, before, limit).await
     }
 
@@ -309,6 +331,10 @@ impl Store for PostgresStore {
         self.patient(self.writable()).await
     }
 
+    async fn totals(&self, tenant: &str, at: Option<Timestamp>) -> Result<Vec<Totals>> {
+        totals::totals(&self.walks, tenant, at).await
+    }
+
     async fn verify(&self) -> Result<Verified> {
         verify::verify(&self.reads).await
     }
@@ -316,5 +342,6 @@ impl Store for PostgresStore {
     async fn close(&self) {
         self.ledger.close().await;
         self.reads.close().await;
+        self.walks.close().await;
     }
 }

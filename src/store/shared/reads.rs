@@ -14,7 +14,7 @@ use super::{
     rows::{self, Cells},
 };
 use crate::{
-    domain::{Account, AccountKey, Record},
+    domain::{Account, AccountKey, Record, Timestamp},
     store::{AccountFilter, Direction, Result},
 };
 
@@ -99,6 +99,38 @@ pub(super) async fn entry(pool: &Pool, key: &AccountKey, version: i64) -> Result
         .map(|row| rows::record(&mut Cells::of(row, "event")))
         .transpose()
 }
+
+/// The newest version of an account at a moment. Since `applied_at` never goes back
+/// while versions rise, half of what is left is passed over at each step: some 25
+/// probes of the history's index find one among 20 million, and no index has to be
+/// kept for it.
+pub(super) async fn version_at(
+    pool: &Pool,
+    key: &AccountKey,
+    at: Timestamp,
+) -> Result<Option<i64>> {
+    let found: Option<i64> = sqlx::query_scalar(VERSION_AT)
+        .bind(&*key.tenant)
+        .bind(&*key.id)
+        .bind(at.0)
+        .fetch_optional(pool)
+        .await
+        .map_err(failed)?;
+    Ok(found.filter(|version| *version >= 1))
+}
+
+/// The version looked for is one of `low` to `high`; 0 stands for none.
+const VERSION_AT: &str = "\
+WITH RECURSIVE search (account, low, high) AS ( \
+  SELECT id, CAST(0 AS bigint), version FROM account WHERE tenant = $1 AND account_id = $2 \
+  UNION ALL \
+  SELECT s.account, CASE WHEN e.decided_at <= $3 THEN e.version ELSE s.low END, \
+    CASE WHEN e.decided_at <= $3 THEN s.high ELSE e.version - 1 END \
+  FROM search s JOIN event e ON e.account = s.account \
+    AND e.version = s.high - (s.high - s.low) / 2 \
+  WHERE s.low < s.high \
+) \
+SELECT low FROM search WHERE low = high";
 
 /// Entries past a version in one direction, with their metadata.
 pub(super) async fn history(

@@ -14,12 +14,18 @@ use super::{
 };
 use crate::{
     domain::{Identity, Reason, Record, Status},
-    store::{EventFilter, EventView, LISTED_BODY_MAX, LetterFilter, LetterView, Result},
+    store::{
+        EVENTS_WALKED_MAX, EventFilter, EventView, EventsFound, LISTED_BODY_MAX, LetterFilter,
+        LetterView, Result,
+    },
 };
 
 const SEEN: &str = "e.seq, COALESCE(s.copies, 0), a.currency";
 const EVENTS: &str = "FROM event e LEFT JOIN event_detail d ON d.key = e.key \
      LEFT JOIN event_seen s ON s.key = e.key LEFT JOIN account a ON a.id = e.account";
+
+/// Most keys of one look-up.
+const KEYS_MAX: usize = 500;
 
 /// One event with its raw message, the copies seen, and where it lost its place
 /// to another, which one that is.
@@ -76,6 +82,33 @@ async fn holder(pool: &Pool, record: &Record) -> Result<Option<Identity>> {
     )))
 }
 
+/// Those of some events that are known, with their metadata and without their raw
+/// messages.
+pub(super) async fn events_of(pool: &Pool, identities: &[Identity]) -> Result<Vec<EventView>> {
+    let mut views = Vec::new();
+    for part in identities.chunks(KEYS_MAX) {
+        let mut query = QueryBuilder::<Db>::new("SELECT ");
+        query
+            .push(SEEN)
+            .push(", ")
+            .push(rows::RECORD)
+            .push(" ")
+            .push(EVENTS)
+            .push(" WHERE e.key IN (");
+        let mut keys = query.separated(", ");
+        for identity in part {
+            keys.push_bind(identity.key().0.to_vec());
+        }
+        query.push(")");
+        // Each length is a statement of its own, and none is worth keeping.
+        let found = query.build().persistent(false).fetch_all(pool).await;
+        for row in &found.map_err(failed)? {
+            views.push(seen(&mut Cells::of(row, "event"))?);
+        }
+    }
+    Ok(views)
+}
+
 /// Events, the last first seen first, with their metadata and without their raw
 /// messages.
 ///
@@ -87,11 +120,15 @@ pub(super) async fn events(
     filter: &EventFilter,
     before: Option<i64>,
     limit: i64,
-) -> Result<Vec<EventView>> {
+) -> Result<EventsFound> {
     let texts = [&filter.account_id, &filter.source, &filter.event_id];
     if unmatchable(texts.into_iter().flatten().map(String::as_str)) {
-        return Ok(Vec::new());
+        return Ok(EventsFound::default());
     }
+    let floor = match leads_nowhere(filter) {
+        true => walk_end(pool, before).await?,
+        false => None,
+    };
     let mut query = QueryBuilder::<Db>::new("SELECT ");
     query
         .push(SEEN)
@@ -145,7 +182,7 @@ pub(super) async fn events(
     if let Some(account_id) = &filter.account_id {
         let row = account_row(pool, tenant, account_id).await?;
         let Some(row) = row else {
-            return Ok(Vec::new());
+            return Ok(EventsFound::default());
         };
         if filter.status.is_none() && filter.reason.is_none() {
             // Each half has an index of its own.
@@ -162,11 +199,53 @@ pub(super) async fn events(
     if let Some(before) = before {
         query.push(" AND e.seq < ").push_bind(before);
     }
-    query.push(" ORDER BY e.seq DESC LIMIT ").push_bind(limit);
+    if let Some(floor) = floor {
+        query.push(" AND e.seq >= ").push_bind(floor);
+    }
+    // One more than asked for tells whether there are more.
+    query
+        .push(" ORDER BY e.seq DESC LIMIT ")
+        .push_bind(limit.saturating_add(1));
     let rows = query.build().fetch_all(pool).await.map_err(failed)?;
-    rows.iter()
+    let size = usize::try_from(limit).unwrap_or(usize::MAX);
+    let views: Result<Vec<EventView>> = rows
+        .iter()
+        .take(size)
         .map(|row| seen(&mut Cells::of(row, "event")))
-        .collect()
+        .collect();
+    let views = views?;
+    let before = match rows.len() > size {
+        true => views.last().map(|view| view.seq),
+        false => floor,
+    };
+    Ok(EventsFound { views, before })
+}
+
+/// Whether no index leads to what is asked for. There is none on sources and event
+/// ids by themselves: each would cost every event of the ledger a write, for a list
+/// that a person asks for now and then.
+fn leads_nowhere(filter: &EventFilter) -> bool {
+    let aside = filter.reason.is_some()
+        || filter
+            .status
+            .is_some_and(|status| status != Status::Applied);
+    filter.source.is_some() != filter.event_id.is_some() && filter.account_id.is_none() && !aside
+}
+
+/// Where a walk over the events from a place on ends; `None`: it reaches the first.
+async fn walk_end(pool: &Pool, before: Option<i64>) -> Result<Option<i64>> {
+    let begin = match before {
+        Some(before) => before,
+        None => {
+            let last: Option<i64> = sqlx::query_scalar("SELECT max(seq) FROM event")
+                .fetch_one(pool)
+                .await
+                .map_err(failed)?;
+            last.unwrap_or(0).saturating_add(1)
+        }
+    };
+    let end = begin.saturating_sub(EVENTS_WALKED_MAX);
+    Ok((end > 1).then_some(end))
 }
 
 /// The narrow key of an account, also of one that is only awaited.

@@ -43,6 +43,12 @@ mod reads_aside;
     reason = "one text, compiled for each database with its own types"
 )]
 mod rows;
+#[path = "../shared/totals.rs"]
+#[allow(
+    clippy::duplicate_mod,
+    reason = "one text, compiled for each database with its own types"
+)]
+mod totals;
 mod unit;
 mod verify;
 
@@ -54,8 +60,8 @@ use uuid::Uuid;
 
 use self::{error::failed, file::File, unit::Unit};
 use super::{
-    AccountFilter, Committed, Direction, EventFilter, EventView, LetterFilter, LetterView, Result,
-    Store, StoreError, StoreOptions, Verified, Waiting,
+    AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
+    LetterView, Result, Store, StoreError, StoreOptions, Totals, Verified, Waiting,
 };
 use crate::domain::{
     Account, AccountKey, EventKey, Identity, Letter, Page, Plan, Record, Timestamp,
@@ -76,6 +82,8 @@ pub struct SqliteStore {
     ledger: Pool,
     /// For everything else that only reads.
     reads: Pool,
+    /// For what walks the whole history, one at a time.
+    walks: Pool,
 }
 
 impl SqliteStore {
@@ -102,6 +110,7 @@ impl SqliteStore {
             writer: file.writer(make).await?,
             ledger: file.readers(options.ledger_connections, options),
             reads: file.readers(options.read_connections, options),
+            walks: file.readers(1, options),
         })
     }
 
@@ -221,6 +230,10 @@ impl Store for SqliteStore {
         reads::entry(&self.reads, key, version).await
     }
 
+    async fn version_at(&self, key: &AccountKey, at: Timestamp) -> Result<Option<i64>> {
+        reads::version_at(&self.reads, key, at).await
+    }
+
     async fn history(
         &self,
         key: &AccountKey,
@@ -235,13 +248,17 @@ impl Store for SqliteStore {
         reads_aside::event(&self.reads, identity).await
     }
 
+    async fn events_of(&self, identities: &[Identity]) -> Result<Vec<EventView>> {
+        reads_aside::events_of(&self.reads, identities).await
+    }
+
     async fn events(
         &self,
         tenant: &str,
         filter: &EventFilter,
         before: Option<i64>,
         limit: i64,
-    ) -> Result<Vec<EventView>> {
+    ) -> Result<EventsFound> {
         reads_aside::events(&self.reads, tenant, filter, before, limit).await
     }
 
@@ -273,12 +290,17 @@ impl Store for SqliteStore {
         written.map(drop)
     }
 
+    async fn totals(&self, tenant: &str, at: Option<Timestamp>) -> Result<Vec<Totals>> {
+        totals::totals(&self.walks, tenant, at).await
+    }
+
     async fn verify(&self) -> Result<Verified> {
         verify::verify(&self.reads).await
     }
 
     /// The writer last: who closes last moves the write-ahead log into the file.
     async fn close(&self) {
+        self.walks.close().await;
         self.reads.close().await;
         self.ledger.close().await;
         self.writer.close().await;

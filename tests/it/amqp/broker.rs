@@ -4,8 +4,8 @@
 use lapin::{
     BasicProperties, Channel, Connection, ConnectionProperties, PublisherConfirm,
     options::{
-        BasicPublishOptions, ConfirmSelectOptions, ExchangeDeleteOptions, QueueDeclareOptions,
-        QueueDeleteOptions,
+        BasicGetOptions, BasicPublishOptions, BasicRejectOptions, ConfirmSelectOptions,
+        ExchangeDeleteOptions, QueueDeclareOptions, QueueDeleteOptions,
     },
     types::FieldTable,
 };
@@ -114,18 +114,53 @@ impl Broker {
     }
 
     async fn send(&self, queue: &str, body: &str) -> PublisherConfirm {
-        let properties = BasicProperties::default().with_delivery_mode(2);
+        let headers = FieldTable::default();
+        self.put("", queue, body.as_bytes(), headers).await
+    }
+
+    /// Publishes one message and waits until the broker has it.
+    pub(super) async fn post(&self, exchange: &str, key: &str, body: &[u8], headers: FieldTable) {
+        for _ in 0..100 {
+            let confirm = self.put(exchange, key, body, headers.clone()).await;
+            if confirm.await.unwrap().is_ack() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        panic!("{exchange} never took a message for {key}");
+    }
+
+    async fn put(
+        &self,
+        exchange: &str,
+        key: &str,
+        body: &[u8],
+        headers: FieldTable,
+    ) -> PublisherConfirm {
+        let properties = BasicProperties::default()
+            .with_delivery_mode(2)
+            .with_headers(headers);
         let options = BasicPublishOptions::default();
         self.publishing
-            .basic_publish(
-                "".into(),
-                queue.into(),
-                options,
-                body.as_bytes(),
-                properties,
-            )
+            .basic_publish(exchange.into(), key.into(), options, body, properties)
             .await
             .unwrap()
+    }
+
+    /// Takes a message as a consumer that refuses it: the broker sets it aside.
+    pub(super) async fn refuse(&self, queue: &str) {
+        let channel = self.connection.create_channel().await.unwrap();
+        for _ in 0..250 {
+            let options = BasicGetOptions::default();
+            if let Some(message) = channel.basic_get(queue.into(), options).await.unwrap() {
+                let options = BasicRejectOptions { requeue: false };
+                message.reject(options).await.unwrap();
+                channel.close(200, "done".into()).await.unwrap();
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        panic!("nothing is in {queue}");
     }
 }
 

@@ -22,7 +22,7 @@ use crate::support::databases::{self, TestDatabase};
 const EVENTS: usize = 200;
 const WARM: i64 = 40;
 
-fn serve(database: &TestDatabase, broker: &Broker, url: &str) -> Program {
+pub(super) fn serve(database: &TestDatabase, broker: &Broker, url: &str) -> Program {
     let child = Command::new(env!("CARGO_BIN_EXE_onceledger"))
         .args(["serve", "--http-addr", "127.0.0.1:0"])
         .env("DATABASE_URL", &database.url)
@@ -38,11 +38,16 @@ fn serve(database: &TestDatabase, broker: &Broker, url: &str) -> Program {
 }
 
 /// A running program that does not outlive its test.
-struct Program(Child);
+pub(super) struct Program(Child);
 
 impl Program {
+    /// Whether it is gone.
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+
     /// SIGKILL, and gone.
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }

@@ -2,10 +2,12 @@
 //! is acknowledged only then, whatever goes away meanwhile.
 
 mod broker;
+mod dead;
 mod delivery;
-mod flaky;
+mod frames;
 mod killed;
 mod outages;
+mod poison;
 mod proxy;
 mod scripted;
 mod service;

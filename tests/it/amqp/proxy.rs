@@ -10,10 +10,14 @@ use std::{
 
 use onceledger::tasks::Tasks;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, copy},
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::watch,
 };
+
+/// Looks at the bytes of one connection on their way from the broker, before they go
+/// on to the service.
+pub(super) type Watch = Box<dyn FnMut(&[u8]) + Send>;
 
 /// Passes bytes on until it is cut.
 pub(super) struct Proxy {
@@ -28,6 +32,11 @@ pub(super) struct Proxy {
 impl Proxy {
     /// A proxy to the broker.
     pub(super) async fn new() -> Self {
+        Self::watched(|| Box::new(|_| ())).await
+    }
+
+    /// A proxy to the broker, with somebody who watches each connection.
+    pub(super) async fn watched(watch: impl Fn() -> Watch + Send + 'static) -> Self {
         let broker = url::Url::parse(&super::broker::url()).unwrap();
         let target = (
             broker.host_str().unwrap().to_owned(),
@@ -52,7 +61,13 @@ impl Proxy {
                 if !closed.load(Ordering::SeqCst) {
                     tasks.spawn(
                         "proxied",
-                        pass(near, target.clone(), cut.subscribe(), muted.clone()),
+                        pass(
+                            near,
+                            target.clone(),
+                            cut.subscribe(),
+                            muted.clone(),
+                            watch(),
+                        ),
                     );
                 }
             }
@@ -103,6 +118,7 @@ async fn pass(
     target: (String, u16),
     mut cut: watch::Receiver<u32>,
     muted: Arc<AtomicBool>,
+    mut watch: Watch,
 ) {
     let far = TcpStream::connect(target).await.unwrap();
     let (mut from_near, mut to_near) = near.into_split();
@@ -119,9 +135,20 @@ async fn pass(
             }
         }
     };
+    let inwards = async {
+        let mut bytes = [0; 8_192];
+        while let Ok(count) = from_far.read(&mut bytes).await
+            && count > 0
+        {
+            watch(&bytes[..count]);
+            if to_near.write_all(&bytes[..count]).await.is_err() {
+                break;
+            }
+        }
+    };
     tokio::select! {
         () = outwards => {}
-        _ = copy(&mut from_far, &mut to_near) => {}
+        () = inwards => {}
         _ = cut.changed() => {}
     }
 }

@@ -4,20 +4,23 @@
 use std::{sync::Arc, time::Duration};
 
 use onceledger::{
-    amqp::{self, QueueState, Status, Workshop},
+    amqp::{self, QueueState, Workshop},
     clock::Clock,
     config::{Config, LogFormat, QueueConfig, SecretUrl},
     copies::Copies,
-    domain::{AccountKey, Answer, Ask, Currency, Opening, Work},
+    domain::{AccountKey, Answer, Ask, Currency, Opening, Status, Work},
     lane::{Gathering, Lanes},
     ledger::Ledger,
-    store::{self, LetterFilter, LetterView, Store, StoreOptions},
+    store::{self, EventFilter, LetterFilter, LetterView, Store, StoreOptions},
     tasks::Tasks,
     telemetry::{Metrics, QueueLabels},
 };
 
-use super::{broker::Broker, flaky::Flaky};
-use crate::support::databases::{self, TestDatabase};
+use super::broker::Broker;
+use crate::support::{
+    databases::{self, TestDatabase},
+    flaky::Flaky,
+};
 
 /// What a test waits for at most, where it says nothing else.
 pub(super) const SOON: Duration = Duration::from_secs(20);
@@ -30,7 +33,7 @@ pub(super) const BALANCE: i64 = 1_000_000_000;
 
 /// A running consumer of one queue.
 pub(super) struct Service {
-    pub(super) status: Status,
+    pub(super) status: amqp::Status,
     pub(super) store: Arc<Flaky>,
     pub(super) metrics: Metrics,
     pub(super) queue: String,
@@ -132,6 +135,14 @@ impl Service {
             .letters("default", &filter, None, 500)
             .await
             .unwrap()
+    }
+
+    /// How the events stand.
+    pub(super) async fn store_events(&self) -> Vec<Status> {
+        let filter = EventFilter::default();
+        let found = self.store.events("default", &filter, None, 500).await;
+        let views = found.unwrap().views;
+        views.iter().map(|view| view.record.status).collect()
     }
 
     /// Copies of an event that were seen.

@@ -3,8 +3,11 @@
 mod accounts;
 mod conditions;
 mod events;
+mod export;
 mod history;
 mod letters;
+mod lookup;
+mod moments;
 mod openapi;
 mod pages;
 mod probes;

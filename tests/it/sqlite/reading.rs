@@ -166,7 +166,8 @@ async fn events_are_found_whatever_became_of_them() {
             .store
             .events("default", &filter, None, 100)
             .await
-            .unwrap();
+            .unwrap()
+            .views;
         let ids = found
             .iter()
             .map(|view| view.record.event.identity.event_id.to_string());
@@ -283,12 +284,14 @@ async fn events_are_found_whatever_became_of_them() {
         .store
         .events("default", &by(), None, 100)
         .await
-        .unwrap();
+        .unwrap()
+        .views;
     let page = books
         .store
         .events("default", &by(), Some(all[1].seq), 2)
         .await
-        .unwrap();
+        .unwrap()
+        .views;
     assert_eq!(
         page.iter().map(|it| it.seq).collect::<Vec<_>>(),
         [all[2].seq, all[3].seq]
@@ -299,6 +302,7 @@ async fn events_are_found_whatever_became_of_them() {
             .events("other", &by(), None, 100)
             .await
             .unwrap()
+            .views
             .len(),
         0
     );

@@ -59,7 +59,7 @@ async fn a_page_carries_a_window_of_what_waits_and_says_that_there_is_more() {
         ..EventFilter::default()
     };
     let left = books.store.events("default", &parked, None, 10).await;
-    assert_eq!(left.unwrap().len(), 0);
+    assert_eq!(left.unwrap().views.len(), 0);
     assert_eq!(books.store.verify().await.unwrap().offences, []);
 }
 

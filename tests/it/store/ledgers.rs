@@ -30,7 +30,7 @@ async fn two(books: &Books) -> (Ledger, Ledger) {
     (ledger(books.store.clone()), ledger(books.another().await))
 }
 
-fn submit(event: Event) -> Work {
+pub(super) fn submit(event: Event) -> Work {
     Work::submit(Submission {
         event: Arc::new(event),
         raw: Arc::new(Raw::default()),
@@ -39,7 +39,7 @@ fn submit(event: Event) -> Work {
     })
 }
 
-fn opens(id: &str, balance: i64) -> Work {
+pub(super) fn opens(id: &str, balance: i64) -> Work {
     Work {
         account: key(id),
         ask: Ask::Open(Opening {
@@ -51,7 +51,7 @@ fn opens(id: &str, balance: i64) -> Work {
     }
 }
 
-async fn settle(ledger: &mut Ledger, works: Vec<Work>) -> Vec<Told> {
+pub(super) async fn settle(ledger: &mut Ledger, works: Vec<Work>) -> Vec<Told> {
     let answers = ledger.settle(&works).await;
     let told = answers
         .into_iter()

@@ -1,6 +1,7 @@
 //! What a store is: one suite, which every database must pass. Each test gets a
 //! database of its own. What only PostgreSQL does is in `postgres.rs`.
 
+mod clocks;
 mod commit;
 mod fences;
 mod ledgers;
@@ -9,6 +10,7 @@ mod postgres;
 mod reads;
 mod scene;
 mod verify;
+mod walks;
 
 use std::sync::Arc;
 

@@ -120,7 +120,7 @@ async fn events_are_listed_the_last_first_and_filtered(#[values(On::Postgres, On
             .unwrap();
         let id =
             |view: &onceledger::store::EventView| view.record.event.identity.event_id.to_string();
-        events.iter().map(id).collect()
+        events.views.iter().map(id).collect()
     };
     let all = EventFilter::default;
     assert_eq!(
@@ -128,9 +128,17 @@ async fn events_are_listed_the_last_first_and_filtered(#[values(On::Postgres, On
         ["p-1", "r-2", "r-1", "e-1", "b", "a"]
     );
     let newest = store.events("default", &all(), None, 2).await.unwrap();
-    assert_eq!(list(all(), Some(newest[1].seq), 2).await, ["r-1", "e-1"]);
     assert_eq!(
-        store.events("other", &all(), None, 9).await.unwrap().len(),
+        list(all(), Some(newest.views[1].seq), 2).await,
+        ["r-1", "e-1"]
+    );
+    assert_eq!(
+        store
+            .events("other", &all(), None, 9)
+            .await
+            .unwrap()
+            .views
+            .len(),
         0
     );
 

@@ -61,6 +61,12 @@ pub const BODY_BYTES_MAX: usize = 1 << 20;
 
 impl TestApp {
     pub async fn on(on: On) -> Self {
+        let (database, store) = Self::books(on).await;
+        Self::over(store, database, Clock::system()).await
+    }
+
+    /// Books with nothing in them.
+    pub async fn books(on: On) -> (TestDatabase, Arc<dyn Store>) {
         let database = match on {
             On::Sqlite => databases::sqlite().await,
             On::Postgres => databases::postgres().await,
@@ -71,7 +77,12 @@ impl TestApp {
             ..StoreOptions::default()
         };
         let store = store::open(&database.url, &options).await.unwrap();
-        let (tasks, clock, metrics) = (Tasks::new(), Clock::system(), Metrics::default());
+        (database, store)
+    }
+
+    /// A service over a store that the test keeps a hand on.
+    pub async fn over(store: Arc<dyn Store>, database: TestDatabase, clock: Clock) -> Self {
+        let (tasks, metrics) = (Tasks::new(), Metrics::default());
         let copies = Copies::default();
         let ledger = || {
             Ledger::new(
@@ -208,7 +219,8 @@ impl TestApp {
         connection.write_all(request.as_bytes()).await.unwrap();
     }
 
-    async fn connect(&self) -> TcpStream {
+    /// A connection to the service.
+    pub async fn connect(&self) -> TcpStream {
         let address = self.base.trim_start_matches("http://");
         TcpStream::connect(address).await.unwrap()
     }

@@ -2,5 +2,6 @@
 
 pub mod app;
 pub mod databases;
+pub mod flaky;
 pub mod model;
 pub mod script;

@@ -16,8 +16,8 @@ use onceledger::{
         Record, Status, Timestamp,
     },
     store::{
-        AccountFilter, Committed, Direction, EventFilter, EventView, LetterFilter, LetterView,
-        Result, Store, StoreError, Verified, Waiting,
+        AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
+        LetterView, Result, Store, StoreError, Totals, Verified, Waiting,
     },
 };
 use std::sync::Arc;
@@ -388,6 +388,18 @@ impl Store for Model {
         unreachable!("nobody asks the model for an entry")
     }
 
+    async fn version_at(&self, _: &AccountKey, _: Timestamp) -> Result<Option<i64>> {
+        unreachable!("nobody asks the model for a version")
+    }
+
+    async fn events_of(&self, _: &[Identity]) -> Result<Vec<EventView>> {
+        unreachable!("nobody asks the model for several events")
+    }
+
+    async fn totals(&self, _: &str, _: Option<Timestamp>) -> Result<Vec<Totals>> {
+        unreachable!("nobody asks the model for totals")
+    }
+
     async fn history(
         &self,
         _: &AccountKey,
@@ -404,7 +416,7 @@ impl Store for Model {
         _: &EventFilter,
         _: Option<i64>,
         _: i64,
-    ) -> Result<Vec<EventView>> {
+    ) -> Result<EventsFound> {
         unreachable!("nobody asks the model for a list")
     }
 

@@ -1,45 +1,53 @@
-//! A store that can be taken away, and accounts in it that can be locked.
+//! A store that can be taken away, in which accounts can be locked, and that
+//! counts what is read.
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use async_trait::async_trait;
 use onceledger::{
     domain::{Account, AccountKey, EventKey, Identity, Letter, Page, Plan, Record, Timestamp},
     store::{
-        AccountFilter, Committed, Direction, EventFilter, EventView, LetterFilter, LetterView,
-        Result, Store, StoreError, Verified, Waiting,
+        AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
+        LetterView, Result, Store, StoreError, Totals, Verified, Waiting,
     },
 };
 use uuid::Uuid;
 
 /// A store behind a switch.
-pub(super) struct Flaky {
+pub struct Flaky {
     inner: Arc<dyn Store>,
     away: AtomicBool,
     locked: Mutex<Vec<AccountKey>>,
+    pages: AtomicUsize,
 }
 
 impl Flaky {
     /// A store that is there.
-    pub(super) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+    pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
             inner,
             away: AtomicBool::new(false),
             locked: Mutex::default(),
+            pages: AtomicUsize::new(0),
         })
     }
 
     /// Takes it away, or brings it back.
-    pub(super) fn set_away(&self, away: bool) {
+    pub fn set_away(&self, away: bool) {
         self.away.store(away, Ordering::SeqCst);
     }
 
     /// Locks these accounts, and no others.
-    pub(super) fn lock(&self, accounts: &[AccountKey]) {
+    pub fn lock(&self, accounts: &[AccountKey]) {
         *self.locked.lock().unwrap() = accounts.to_vec();
+    }
+
+    /// How many pages of a history were read.
+    pub fn pages(&self) -> usize {
+        self.pages.load(Ordering::SeqCst)
     }
 
     fn there(&self) -> Result<()> {
@@ -120,6 +128,10 @@ impl Store for Flaky {
         self.inner.entry(key, version).await
     }
 
+    async fn version_at(&self, key: &AccountKey, at: Timestamp) -> Result<Option<i64>> {
+        self.inner.version_at(key, at).await
+    }
+
     async fn history(
         &self,
         key: &AccountKey,
@@ -127,11 +139,17 @@ impl Store for Flaky {
         direction: Direction,
         limit: i64,
     ) -> Result<Vec<Record>> {
+        self.there()?;
+        self.pages.fetch_add(1, Ordering::SeqCst);
         self.inner.history(key, after, direction, limit).await
     }
 
     async fn event(&self, identity: &Identity) -> Result<Option<EventView>> {
         self.inner.event(identity).await
+    }
+
+    async fn events_of(&self, identities: &[Identity]) -> Result<Vec<EventView>> {
+        self.inner.events_of(identities).await
     }
 
     async fn events(
@@ -140,7 +158,7 @@ impl Store for Flaky {
         filter: &EventFilter,
         before: Option<i64>,
         limit: i64,
-    ) -> Result<Vec<EventView>> {
+    ) -> Result<EventsFound> {
         self.inner.events(tenant, filter, before, limit).await
     }
 
@@ -161,6 +179,10 @@ impl Store for Flaky {
     async fn ping(&self) -> Result<()> {
         self.there()?;
         self.inner.ping().await
+    }
+
+    async fn totals(&self, tenant: &str, at: Option<Timestamp>) -> Result<Vec<Totals>> {
+        self.inner.totals(tenant, at).await
     }
 
     async fn verify(&self) -> Result<Verified> {
