@@ -9,6 +9,7 @@ mod healthcheck;
 mod migrate;
 mod openapi;
 mod output;
+mod reconcile;
 mod serve;
 mod verify;
 
@@ -45,6 +46,7 @@ enum Command {
     Serve(serve::Serve),
     Apply(apply::Apply),
     Verify(verify::Verify),
+    Reconcile(reconcile::Reconcile),
     Migrate(migrate::Migrate),
     CheckConfig(check_config::CheckConfig),
     Healthcheck(healthcheck::Healthcheck),
@@ -72,6 +74,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(serve) => serve.run().await,
         Command::Apply(apply) => apply.run().await,
         Command::Verify(verify) => verify.run().await,
+        Command::Reconcile(reconcile) => reconcile.run().await,
         Command::Migrate(migrate) => migrate.run().await,
         Command::CheckConfig(check) => check.run(),
         Command::Healthcheck(check) => check.run().await,

@@ -1,10 +1,10 @@
 //! `onceledger verify`: do the books agree with themselves?
 
-use std::process::ExitCode;
+use std::{fmt::Display, process::ExitCode};
 
 use clap::Args;
 
-use super::{output::print, prepare};
+use super::{Unusable, output::print, prepare};
 use crate::{
     app::books::{self, Schema},
     config::{DATABASE, Flags, LOGS, Purpose},
@@ -14,7 +14,8 @@ use crate::{
 /// Check every balance and version against the history
 ///
 /// Works in one snapshot, also while the service runs, and changes nothing. Names
-/// every account that breaks a rule, and then exits with 1.
+/// every account that breaks a rule, and then exits with 1; where the books can't be
+/// read, with 2.
 ///
 /// Example:
 ///   onceledger verify --database-url sqlite://onceledger.db
@@ -28,14 +29,17 @@ pub(super) struct Verify {
 impl Verify {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let config = prepare(&self.flags.0, Purpose::Look)?.config;
-        let store = books::open(&config, Schema::Check).await?;
+        // Not the exit code of books that do not agree: these were not looked at.
+        let unusable = |error: &dyn Display| Unusable(error.to_string());
+        let opened = books::open(&config, Schema::Check).await;
+        let store = opened.map_err(|error| unusable(&error))?;
         let verified = store.verify().await;
         store.close().await;
         let Verified {
             accounts,
             entries,
             offences,
-        } = verified?;
+        } = verified.map_err(|error| unusable(&error))?;
         let mut text = String::new();
         for Offence {
             tenant,

@@ -20,6 +20,12 @@
 //! together from one file a phase. What must not: rules and retries.
 
 mod aside;
+#[path = "../shared/checks.rs"]
+#[expect(
+    clippy::duplicate_mod,
+    reason = "one text, compiled for each database with its own types"
+)]
+mod checks;
 mod columns;
 mod commit;
 mod error;

@@ -5,10 +5,10 @@
 //! Money is added up as `numeric`: a sum that leaves 64 bits is found, not hidden
 //! by an error.
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgPool;
 
-use super::{error::failed, unit::Unit};
-use crate::store::{Offence, Result, Verified};
+use super::{checks, unit::Unit};
+use crate::store::{Result, Verified};
 
 const ACCOUNTS: &str = "SELECT count(*) FROM account WHERE version >= 1";
 const ENTRIES: &str = "SELECT count(*) FROM event WHERE version IS NOT NULL";
@@ -131,37 +131,8 @@ LIMIT $1";
 /// Checks everything.
 pub(super) async fn verify(pool: &PgPool) -> Result<Verified> {
     let mut unit = Unit::begin(pool, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
-    let verified = walk(unit.connection()).await;
+    let statements = [CHAIN, STATES, EVENTS, REVERSALS, IDENTITIES];
+    let verified = checks::run(unit.connection(), ACCOUNTS, ENTRIES, &statements).await;
     unit.roll_back().await;
     verified
-}
-
-async fn walk(connection: &mut PgConnection) -> Result<Verified> {
-    let mut verified = Verified {
-        accounts: count(connection, ACCOUNTS).await?,
-        entries: count(connection, ENTRIES).await?,
-        offences: Vec::new(),
-    };
-    for check in [CHAIN, STATES, EVENTS, REVERSALS, IDENTITIES] {
-        let room = Verified::OFFENCES_MAX - verified.offences.len();
-        let rows: Vec<(String, String, String)> = sqlx::query_as(check)
-            .bind(i64::try_from(room).unwrap_or(i64::MAX))
-            .fetch_all(&mut *connection)
-            .await
-            .map_err(failed)?;
-        let offences = rows.into_iter().map(|(tenant, account_id, what)| Offence {
-            tenant,
-            account_id,
-            what,
-        });
-        verified.offences.extend(offences);
-    }
-    Ok(verified)
-}
-
-async fn count(connection: &mut PgConnection, sql: &'static str) -> Result<i64> {
-    sqlx::query_scalar(sql)
-        .fetch_one(connection)
-        .await
-        .map_err(failed)
 }

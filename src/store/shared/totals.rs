@@ -6,17 +6,32 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::{Pool, failed, rows::Cells};
+use super::{Db, Pool, failed, rows::Cells};
 use crate::{
     domain::Timestamp,
-    store::{Result, StoreError, Totals},
+    store::{Offence, Result, StoreError, Totals},
 };
+
+type Connection = <Db as sqlx::Database>::Connection;
 
 const OCCUPIED: StoreError = StoreError::Occupied("another call walks the history");
 
 /// Sums up one snapshot: now, or at a moment.
 pub(super) async fn totals(
     pool: &Pool,
+    tenant: &str,
+    at: Option<Timestamp>,
+) -> Result<Vec<Totals>> {
+    let mut alone = pool.acquire().await.map_err(|error| match error {
+        sqlx::Error::PoolTimedOut => OCCUPIED,
+        error => failed(error),
+    })?;
+    of(&mut alone, tenant, at).await
+}
+
+/// The same where a transaction is open already.
+pub(super) async fn of(
+    connection: &mut Connection,
     tenant: &str,
     at: Option<Timestamp>,
 ) -> Result<Vec<Totals>> {
@@ -28,11 +43,7 @@ pub(super) async fn totals(
     if let Some(at) = at {
         query = query.bind(at.0);
     }
-    let mut alone = pool.acquire().await.map_err(|error| match error {
-        sqlx::Error::PoolTimedOut => OCCUPIED,
-        error => failed(error),
-    })?;
-    let rows = query.fetch_all(&mut *alone).await.map_err(failed)?;
+    let rows = query.fetch_all(connection).await.map_err(failed)?;
     rows.iter()
         .map(|row| {
             let mut cells = Cells::of(row, "account");
@@ -46,6 +57,34 @@ pub(super) async fn totals(
             })
         })
         .collect()
+}
+
+/// Where the totals of a tenant do not agree; each sum by itself is made of rows that
+/// the other does not look at.
+pub(super) async fn disagreements(connection: &mut Connection) -> Result<Vec<Offence>> {
+    let tenants: Vec<String> = sqlx::query_scalar(
+        "SELECT DISTINCT tenant FROM account WHERE version >= 1 ORDER BY tenant",
+    )
+    .fetch_all(&mut *connection)
+    .await
+    .map_err(failed)?;
+    let mut offences = Vec::new();
+    for tenant in tenants {
+        for totals in of(connection, &tenant, None).await? {
+            let due = totals.openings + totals.credits - totals.debits;
+            if due != totals.balances {
+                offences.push(Offence {
+                    tenant: tenant.clone(),
+                    account_id: format!("all in {}", totals.currency),
+                    what: format!(
+                        "openings {} + credits {} - debits {} = {due}, and the balances are {}",
+                        totals.openings, totals.credits, totals.debits, totals.balances
+                    ),
+                });
+            }
+        }
+    }
+    Ok(offences)
 }
 
 /// What accounts hold now.
@@ -66,8 +105,11 @@ fn sql(until: &str, balances: &str) -> String {
            FROM event e JOIN account a ON a.id = e.account \
            WHERE e.tenant = $1 AND e.version IS NOT NULL {until} GROUP BY a.currency) \
          SELECT b.currency, b.accounts, b.balance_high, b.balance_low, \
-           e.opening_high, e.opening_low, e.credit_high, e.credit_low, e.debit_high, e.debit_low \
-         FROM balances b JOIN entries e ON e.currency = b.currency ORDER BY b.currency",
+           coalesce(e.opening_high, 0), coalesce(e.opening_low, 0), \
+           coalesce(e.credit_high, 0), coalesce(e.credit_low, 0), \
+           coalesce(e.debit_high, 0), coalesce(e.debit_low, 0) \
+         FROM balances b LEFT JOIN entries e ON e.currency = b.currency \
+         WHERE b.currency IS NOT NULL ORDER BY b.currency",
         halves("balance", "balance"),
         halves(
             "CASE WHEN e.type = 'opening' THEN e.amount ELSE 0 END",

@@ -20,6 +20,12 @@
 
 mod aside;
 mod bulk;
+#[path = "../shared/checks.rs"]
+#[allow(
+    clippy::duplicate_mod,
+    reason = "one text, compiled for each database with its own types"
+)]
+mod checks;
 mod commit;
 mod error;
 mod events;

@@ -8,7 +8,7 @@
 use futures_util::TryStreamExt as _;
 use sqlx::SqliteConnection;
 
-use super::{Pool, failed, rows::Cells};
+use super::{Pool, checks, failed, rows::Cells};
 use crate::{
     domain::Identity,
     store::{Offence, Result, Verified},
@@ -128,25 +128,8 @@ pub(super) async fn verify(pool: &Pool) -> Result<Verified> {
 }
 
 async fn walk(connection: &mut SqliteConnection) -> Result<Verified> {
-    let mut verified = Verified {
-        accounts: count(connection, ACCOUNTS).await?,
-        entries: count(connection, ENTRIES).await?,
-        offences: Vec::new(),
-    };
-    for check in [CHAIN, STATES, EVENTS, REVERSALS, IDENTITIES] {
-        let room = Verified::OFFENCES_MAX - verified.offences.len();
-        let rows: Vec<(String, String, String)> = sqlx::query_as(check)
-            .bind(i64::try_from(room).unwrap_or(i64::MAX))
-            .fetch_all(&mut *connection)
-            .await
-            .map_err(failed)?;
-        let offences = rows.into_iter().map(|(tenant, account_id, what)| Offence {
-            tenant,
-            account_id,
-            what,
-        });
-        verified.offences.extend(offences);
-    }
+    let statements = [CHAIN, STATES, EVENTS, REVERSALS, IDENTITIES];
+    let mut verified = checks::run(connection, ACCOUNTS, ENTRIES, &statements).await?;
     keys(connection, &mut verified.offences).await?;
     Ok(verified)
 }
@@ -171,11 +154,4 @@ async fn keys(connection: &mut SqliteConnection, offences: &mut Vec<Offence>) ->
         }
     }
     Ok(())
-}
-
-async fn count(connection: &mut SqliteConnection, sql: &'static str) -> Result<i64> {
-    sqlx::query_scalar(sql)
-        .fetch_one(connection)
-        .await
-        .map_err(failed)
 }

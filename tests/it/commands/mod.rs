@@ -5,6 +5,7 @@ mod check_config;
 mod config;
 pub(crate) mod program;
 mod queue;
+mod reconcile;
 mod serve;
 mod sweeper;
 mod verify;

@@ -35,7 +35,7 @@ async fn books_that_agree_exit_with_0_and_others_name_the_account_and_exit_with_
 fn a_missing_file_is_not_made() {
     let folder = tempfile::tempdir().unwrap();
     let ended = run(folder.path(), &["verify"], &[]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.err.contains("there is no database"), "{ended:?}");
     assert!(!folder.path().join("onceledger.db").exists());
 }
