@@ -51,7 +51,7 @@ impl Session<'_> {
                 match failure {
                     Failure::Unavailable(error) => self.doubt(error, now),
                     // The process outlived it, which is all that a slow start asks.
-                    _ => self.consumer.appetite.survived(1),
+                    _ => self.consumer.appetite.outlived(),
                 }
                 self.held.put(*task, now);
             }
@@ -60,7 +60,7 @@ impl Session<'_> {
 
     pub(super) fn done(&mut self, tag: Tag) {
         if self.acks.done(tag) {
-            self.consumer.appetite.survived(1);
+            self.consumer.appetite.settled();
         }
     }
 
