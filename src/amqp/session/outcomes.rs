@@ -100,7 +100,12 @@ impl Session<'_> {
         match kept {
             Ok(letters) => {
                 for letter in &letters {
-                    let labels = LetterLabels::of(letter);
+                    // By the queue that brought it: the one that it names may be
+                    // anybody's word, and each would be a series of its own.
+                    let labels = LetterLabels {
+                        reason: letter.reason.as_str(),
+                        queue: self.consumer.queue.to_string(),
+                    };
                     let metrics = &self.consumer.workshop.metrics;
                     metrics.letters.get_or_create(&labels).inc();
                 }
