@@ -53,6 +53,9 @@ const PING_MAX: Duration = Duration::from_secs(2);
 /// Deliveries are held for a database that is away no longer than this.
 const DATABASE_AWAY_MAX: Duration = Duration::from_secs(60);
 
+/// No delivery is held longer, for whatever reason. The broker's limit is 30 minutes.
+const HOLD_MAX: Duration = Duration::from_secs(20 * 60);
+
 /// How long each part may take to stop; together less than ten seconds.
 const CONSUMERS_STOP: Duration = Duration::from_millis(5_000);
 const HTTP_STOP: Duration = Duration::from_millis(1_500);
@@ -119,6 +122,7 @@ impl App {
                 clock,
                 metrics,
                 database_away_max: DATABASE_AWAY_MAX,
+                hold_max: HOLD_MAX,
             },
             groups: groups.clone(),
         };

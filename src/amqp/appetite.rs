@@ -31,13 +31,15 @@ const WEIGHT: f64 = 1.0 / 64.0;
 /// message would be taken together with it each time, and reach the limit with it. So
 /// what was handed out twice already and never settled is taken one by one. Then the
 /// broker hands the next one out only when it has the ack of the one before, which
-/// would otherwise be lost with the process: a neighbour is counted no more.
+/// would otherwise be lost with the process: a neighbour is counted no more. Only a
+/// fresh process does so: one that has settled others shows that it can,
+/// and what must wait for a locked account would hold up the whole queue.
 #[derive(Debug)]
 pub(super) struct Appetite {
     full: u16,
     survived: u64,
     /// Whether the last delivery was a suspicious one.
-    careful: bool,
+    suspicious: bool,
     average_bytes: f64,
 }
 
@@ -46,20 +48,29 @@ impl Appetite {
         Self {
             full: prefetch.clamp(1, PREFETCH_MAX),
             survived: 0,
-            careful: false,
+            suspicious: false,
             average_bytes: 0.0,
         }
     }
 
-    /// Deliveries were dealt with, and the process is still there.
-    pub(super) fn survived(&mut self, count: usize) {
-        self.survived = self.survived.saturating_add(count as u64);
+    /// A delivery was settled, and the process is still there. After a suspicious one
+    /// the next may be another.
+    pub(super) fn settled(&mut self) {
+        if self.survived > 0 || !self.suspicious {
+            self.outlived();
+        }
+    }
+
+    /// A delivery was read and tried, and must wait: the process outlived it, and
+    /// nothing else may have to wait with it.
+    pub(super) fn outlived(&mut self) {
+        self.survived = self.survived.saturating_add(1);
     }
 
     /// A body of this size arrived, which was handed out so often before. Larger ones
     /// count at once, smaller ones slowly: memory is spent faster than regained.
     pub(super) fn saw(&mut self, bytes: usize, handed_out_before: i64) {
-        self.careful = handed_out_before >= SUSPICIOUS;
+        self.suspicious = handed_out_before >= SUSPICIOUS;
         let bytes = bytes as f64;
         let weight = if bytes > self.average_bytes * 8.0 {
             0.5
@@ -72,7 +83,6 @@ impl Appetite {
     /// How many deliveries to ask for now.
     pub(super) fn wanted(&self) -> u16 {
         let step = match self.survived {
-            _ if self.careful => 1,
             0 => 1,
             n if n < u64::from(SECOND_STEP) => SECOND_STEP,
             _ => PREFETCH_MAX,
@@ -96,39 +106,56 @@ impl Appetite {
 mod tests {
     use super::*;
 
+    fn settle(appetite: &mut Appetite, count: usize) {
+        for _ in 0..count {
+            appetite.settled();
+        }
+    }
+
     #[test]
     fn a_fresh_process_takes_one_then_a_few_then_all() {
         let mut appetite = Appetite::new(500);
         assert_eq!(appetite.wanted(), 1);
-        appetite.survived(1);
+        appetite.settled();
         assert_eq!(appetite.change_from(1), Some(32));
-        appetite.survived(31);
+        settle(&mut appetite, 31);
         assert_eq!(appetite.change_from(32), Some(500));
         assert_eq!(appetite.change_from(500), None);
     }
 
     #[test]
-    fn what_was_handed_out_twice_is_taken_one_by_one() {
+    fn a_fresh_process_takes_what_was_handed_out_twice_one_by_one() {
         let mut appetite = Appetite::new(500);
-        appetite.saw(100, 2);
-        appetite.survived(1);
-        assert_eq!(appetite.change_from(1), None);
-        appetite.saw(100, 0);
+        for _ in 0..40 {
+            appetite.saw(100, SUSPICIOUS);
+            appetite.settled();
+            assert_eq!(appetite.change_from(1), None);
+        }
+        appetite.saw(100, SUSPICIOUS - 1);
+        appetite.settled();
         assert_eq!(appetite.change_from(1), Some(32));
-        appetite.survived(40);
-        appetite.saw(100, 1);
-        assert_eq!(appetite.change_from(32), Some(500));
-        appetite.saw(100, 3);
-        assert_eq!(appetite.change_from(500), Some(1));
+        appetite.saw(100, SUSPICIOUS);
+        settle(&mut appetite, 31);
+        assert_eq!(appetite.change_from(32), Some(500), "not fresh any more");
+    }
+
+    #[test]
+    fn a_suspicious_one_that_must_wait_holds_nothing_up() {
+        let mut appetite = Appetite::new(500);
+        appetite.saw(100, SUSPICIOUS);
+        appetite.outlived();
+        assert_eq!(appetite.change_from(1), Some(32));
+        appetite.saw(100, SUSPICIOUS);
+        assert_eq!(appetite.change_from(32), None);
     }
 
     #[test]
     fn a_small_setting_is_kept_and_a_huge_one_is_cut() {
         let mut small = Appetite::new(4);
-        small.survived(1);
+        small.settled();
         assert_eq!(small.change_from(1), Some(4));
         let mut huge = Appetite::new(u16::MAX);
-        huge.survived(1_000);
+        settle(&mut huge, 1_000);
         assert_eq!(huge.wanted(), 2_000);
         assert_eq!(Appetite::new(0).wanted(), 1);
     }
@@ -136,7 +163,7 @@ mod tests {
     #[test]
     fn large_messages_make_it_ask_for_fewer_and_small_ones_for_more_again() {
         let mut appetite = Appetite::new(2_000);
-        appetite.survived(1_000);
+        settle(&mut appetite, 1_000);
         for _ in 0..100 {
             appetite.saw(1024 * 1024, 0);
         }

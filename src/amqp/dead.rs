@@ -17,7 +17,7 @@ use super::{
     held::Grave,
 };
 use crate::{
-    domain::{Letter, Reason},
+    domain::{Letter, Reason, Timestamp},
     envelope::{self, Origin},
 };
 
@@ -29,6 +29,12 @@ const READ_MAX: i64 = 8;
 
 /// Most bytes of a name or word in `x-death` that are passed on.
 const WORD_MAX: usize = 255;
+
+/// Most routing keys of one message that are passed on.
+const WORDS_MAX: usize = 16;
+
+/// Seconds from 1970 to the first year that RFC 3339 can't write.
+const YEAR_10000: u64 = 253_402_300_800;
 
 /// Reads messages of the dead-letter queue.
 #[derive(Clone, Debug)]
@@ -47,6 +53,9 @@ struct Death {
     reason: String,
     count: i64,
     exchange: String,
+    routing_keys: Vec<String>,
+    /// Seconds since 1970.
+    at: Option<u64>,
 }
 
 impl Graveyard {
@@ -158,13 +167,24 @@ fn detail(death: Option<&Death>, exchange: &str) -> Value {
             death.queue
         ),
     };
-    json!({
+    let mut detail = json!({
         "message": message,
         "broker_reason": death.reason,
         "queue": death.queue,
         "exchange": death.exchange,
+        "routing_keys": death.routing_keys,
         "count": death.count,
-    })
+    });
+    if let Some(at) = death.at.and_then(moment) {
+        detail["at"] = at.into();
+    }
+    detail
+}
+
+/// A moment of the broker's clock; none where somebody wrote a number that is no date.
+fn moment(seconds: u64) -> Option<String> {
+    let micros = i64::try_from(seconds).ok()?.checked_mul(1_000_000)?;
+    (seconds < YEAR_10000).then(|| Timestamp(micros).rfc3339())
 }
 
 /// The broker puts the newest entry first.
@@ -175,12 +195,18 @@ fn newest_death(headers: &FieldTable) -> Option<Death> {
     let AMQPValue::FieldTable(newest) = deaths.as_slice().first()? else {
         return None;
     };
-    let word = |name: &str| newest.inner().get(name).and_then(word);
+    let newest = newest.inner();
+    let word = |name: &str| newest.get(name).and_then(word);
     Some(Death {
         queue: word("queue")?,
         reason: word("reason")?,
-        count: newest.inner().get("count").and_then(integer).unwrap_or(1),
+        count: newest.get("count").and_then(integer).unwrap_or(1),
         exchange: word("exchange").unwrap_or_default(),
+        routing_keys: newest.get("routing-keys").map_or_else(Vec::new, words),
+        at: match newest.get("time") {
+            Some(AMQPValue::Timestamp(seconds)) => Some(*seconds),
+            _ => None,
+        },
     })
 }
 
@@ -194,4 +220,15 @@ fn word(value: &AMQPValue) -> Option<String> {
     };
     let text = text.replace('\0', "\u{fffd}");
     Some(text[..text.floor_char_boundary(WORD_MAX)].to_owned())
+}
+
+/// The first few of a list of words.
+fn words(value: &AMQPValue) -> Vec<String> {
+    match value {
+        AMQPValue::FieldArray(values) => {
+            let words = values.as_slice().iter().filter_map(word);
+            words.take(WORDS_MAX).collect()
+        }
+        _ => Vec::new(),
+    }
 }

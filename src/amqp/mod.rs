@@ -68,6 +68,11 @@ pub struct Workshop {
     /// of the delivery limit: the channel is closed once, and not opened before
     /// the database answers.
     pub database_away_max: Duration,
+    /// A delivery that is held this long, for instance because its account stays
+    /// locked, is given back by subscribing again: the broker closes a channel that
+    /// holds one for 30 minutes
+    /// (<https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout>).
+    pub hold_max: Duration,
 }
 
 /// Starts a consumer for every configured queue, and whatever they stand on.

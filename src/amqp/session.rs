@@ -30,9 +30,8 @@ use crate::{domain::Letter, ledger::Failure, store::StoreError};
 const LETTERS_MAX: usize = 100;
 const LETTERS_LINGER: Duration = Duration::from_millis(5);
 
-/// RabbitMQ closes a channel that holds a delivery for 30 minutes
-/// (<https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout>).
-const HOLD_MAX: Duration = Duration::from_secs(20 * 60);
+/// How long the loop sleeps at most.
+const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// A consumer of the broker on a channel of its own.
 pub(super) struct Subscription {
@@ -185,7 +184,7 @@ impl<'a> Session<'a> {
 
     /// Starts whatever is due, and answers when something will be due next.
     fn tend(&mut self, now: Instant) -> Result<Instant, End> {
-        let mut wake = now + Duration::from_secs(60);
+        let mut wake = now + IDLE_MAX;
         if let Some(doubt) = &self.doubt {
             if now >= doubt.since + self.consumer.workshop.database_away_max {
                 return Err(End::DatabaseAway(doubt.error.clone()));
@@ -200,10 +199,11 @@ impl<'a> Session<'a> {
             }
         }
         if let Some((_, taken_at)) = self.acks.oldest_open() {
-            if now >= taken_at + HOLD_MAX {
+            let until = taken_at + self.consumer.workshop.hold_max;
+            if now >= until {
                 return Err(End::HeldTooLong);
             }
-            wake = wake.min(taken_at + HOLD_MAX);
+            wake = wake.min(until);
         }
         if self.acking.is_none()
             && let Some(due) = self.ack_due(now)
@@ -231,7 +231,7 @@ impl<'a> Session<'a> {
                 Errand::SetAside(_) | Errand::Bury(_) => self.keep(task, now),
             }
         }
-        let mut wake = now + HOLD_MAX;
+        let mut wake = now + IDLE_MAX;
         if self.sending.is_none()
             && let Some(due) = self.held.next_due()
         {

@@ -1,9 +1,9 @@
 //! What a batch of decisions wants written, account by account, and what must be
 //! proven true in the transaction that writes it.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use super::{Account, AccountKey, EventKey, Reason, Record, Status, Timestamp};
+use super::{Account, AccountKey, EventKey, Identity, Reason, Record, Status, Timestamp};
 
 /// Everything that one batch writes.
 #[derive(Clone, Debug, Default)]
@@ -108,6 +108,53 @@ impl Letter {
             self.raw.marks.as_bytes(),
         ])
     }
+
+    /// The letter as every database keeps it. It is the last place that a message can
+    /// go to, so nothing in it may be refused: U+0000, which PostgreSQL keeps in no
+    /// text, is made visible, and names are cut to what an index takes. The body stays
+    /// as it is, byte for byte.
+    #[must_use]
+    pub fn keepable(&self) -> Cow<'_, Self> {
+        let names = [&self.source, &self.event_id, &self.account_id];
+        let names = names.into_iter().flatten().chain([&self.raw.queue]);
+        let texts = [&self.raw.headers, &self.raw.marks];
+        if names.into_iter().all(|name| is_keepable(name)) && !texts.iter().any(|it| has_nul(it)) {
+            return Cow::Borrowed(self);
+        }
+        let name = |name: &Option<Arc<str>>| name.as_deref().map(keepable_name);
+        Cow::Owned(Self {
+            source: name(&self.source),
+            event_id: name(&self.event_id),
+            account_id: name(&self.account_id),
+            raw: Arc::new(super::Raw {
+                queue: keepable_name(&self.raw.queue),
+                body: self.raw.body.clone(),
+                headers: without_nul(&self.raw.headers).into(),
+                marks: without_nul(&self.raw.marks).into(),
+            }),
+            ..self.clone()
+        })
+    }
+}
+
+/// Most bytes of a name in a letter: as many as an identity may have.
+const NAME_MAX: usize = Identity::TEXT_MAX;
+
+fn is_keepable(name: &str) -> bool {
+    name.len() <= NAME_MAX && !has_nul(name)
+}
+
+fn keepable_name(name: &str) -> Arc<str> {
+    let name = without_nul(name);
+    name[..name.floor_char_boundary(NAME_MAX)].into()
+}
+
+fn has_nul(text: &str) -> bool {
+    text.contains('\0')
+}
+
+fn without_nul(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
 }
 
 /// Who did what, and why.

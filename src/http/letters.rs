@@ -47,7 +47,9 @@ pub(super) struct LetterJson {
     /// More about the why.
     #[schema(value_type = Object)]
     detail: Value,
-    /// The queue's name, `http` or `apply`.
+    /// The queue's name, `http` or `apply`. What the broker set aside names the queue
+    /// that it came from, whoever's that is; what somebody put into the dead-letter
+    /// queue names that one.
     #[schema(max_length = 255)]
     queue: String,
     /// Who produced it.

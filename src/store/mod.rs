@@ -54,7 +54,8 @@ pub trait Store: Send + Sync + 'static {
     async fn locked(&self, accounts: &[AccountKey]) -> Result<Vec<AccountKey>>;
 
     /// Keeps messages that never became an event; a letter that is open already
-    /// is seen once more.
+    /// is seen once more. No letter is refused for what it says
+    /// ([`Letter::keepable`]).
     async fn set_aside(&self, letters: &[Letter], at: Timestamp) -> Result<()>;
 
     /// Counts copies that were seen.

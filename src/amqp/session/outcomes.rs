@@ -51,7 +51,7 @@ impl Session<'_> {
                 match failure {
                     Failure::Unavailable(error) => self.doubt(error, now),
                     // The process outlived it, which is all that a slow start asks.
-                    _ => self.consumer.appetite.survived(1),
+                    _ => self.consumer.appetite.outlived(),
                 }
                 self.held.put(*task, now);
             }
@@ -60,7 +60,7 @@ impl Session<'_> {
 
     pub(super) fn done(&mut self, tag: Tag) {
         if self.acks.done(tag) {
-            self.consumer.appetite.survived(1);
+            self.consumer.appetite.settled();
         }
     }
 
@@ -100,7 +100,12 @@ impl Session<'_> {
         match kept {
             Ok(letters) => {
                 for letter in &letters {
-                    let labels = LetterLabels::of(letter);
+                    // By the queue that brought it: the one that it names may be
+                    // anybody's word, and each would be a series of its own.
+                    let labels = LetterLabels {
+                        reason: letter.reason.as_str(),
+                        queue: self.consumer.queue.to_string(),
+                    };
                     let metrics = &self.consumer.workshop.metrics;
                     metrics.letters.get_or_create(&labels).inc();
                 }

@@ -1,5 +1,7 @@
 //! What stands aside of the entries: dead letters, audits, copies seen.
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
@@ -64,7 +66,7 @@ pub(super) async fn letters(
     let seen: Vec<i64> = folded.iter().map(|it| it.seen).collect();
     let digests: Vec<[u8; 16]> = folded.iter().map(|it| it.digest).collect();
     let one = |of: fn(&Letter) -> Option<&str>| -> Vec<Option<&str>> {
-        folded.iter().map(|it| of(it.letter)).collect()
+        folded.iter().map(|it| of(&it.letter)).collect()
     };
     let event_keys: Vec<Option<[u8; 16]>> = folded
         .iter()
@@ -99,7 +101,7 @@ pub(super) async fn letters(
 
 /// A letter as often as it stands in one batch.
 struct Folded<'a> {
-    letter: &'a Letter,
+    letter: Cow<'a, Letter>,
     digest: [u8; 16],
     seen: i64,
 }
@@ -109,6 +111,7 @@ fn fold<'a>(letters: &[&'a Letter]) -> Vec<Folded<'a>> {
     let mut places: FxHashMap<[u8; 16], usize> = FxHashMap::default();
     let mut folded: Vec<Folded<'a>> = Vec::with_capacity(letters.len());
     for letter in letters {
+        let letter = letter.keepable();
         let digest = letter.digest();
         if let Some(place) = places.get(&digest) {
             folded[*place].seen += 1;

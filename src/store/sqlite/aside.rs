@@ -1,5 +1,7 @@
 //! What stands aside of the entries: dead letters, audits, copies seen.
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
 use sqlx::{QueryBuilder, SqliteConnection};
 
@@ -40,8 +42,9 @@ pub(super) async fn letters(
     at: Timestamp,
 ) -> Result<()> {
     let mut places: FxHashMap<[u8; 16], usize> = FxHashMap::default();
-    let mut folded: Vec<(&Letter, [u8; 16], i64)> = Vec::with_capacity(letters.len());
+    let mut folded: Vec<(Cow<'_, Letter>, [u8; 16], i64)> = Vec::with_capacity(letters.len());
     for letter in letters {
+        let letter = letter.keepable();
         let digest = letter.digest();
         match places.get(&digest) {
             Some(place) => folded[*place].2 += 1,

@@ -25,6 +25,10 @@ fn died(entries: &[(&str, &str)]) -> FieldTable {
         entry.insert("reason".into(), text(reason));
         entry.insert("count".into(), AMQPValue::LongLongInt(2));
         entry.insert("exchange".into(), text("shop"));
+        entry.insert("time".into(), AMQPValue::Timestamp(1_796_083_200));
+        let keys = vec![text("orders.paid"), AMQPValue::Void];
+        let keys = AMQPValue::FieldArray(FieldArray::from(keys));
+        entry.insert("routing-keys".into(), keys);
         AMQPValue::FieldTable(entry)
     };
     let mut headers = FieldTable::default();
@@ -74,6 +78,8 @@ async fn what_the_broker_set_aside_is_kept_with_its_word_and_its_event() {
     assert_eq!(kept.account_id.as_deref(), Some("0"));
     assert_eq!(kept.detail["broker_reason"], "delivery_limit");
     assert_eq!(kept.detail["count"], 2);
+    assert_eq!(kept.detail["routing_keys"], json!(["orders.paid"]));
+    assert_eq!(kept.detail["at"], "2026-12-01T00:00:00Z");
     let message = kept.detail["message"].as_str().unwrap();
     assert!(message.contains(&queue), "{message}");
     emptied(&broker).await;
@@ -268,5 +274,61 @@ async fn where_nothing_is_declared_no_dead_letter_queue_is_needed() {
     .await;
     service.consuming().await;
     assert_eq!(broker.waiting(&broker.name("dead")).await, None);
+    service.end().await;
+}
+
+/// Reading it may be what ends the process: after some attempts it is kept unread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_handed_out_of_it_many_times_is_kept_without_being_read() {
+    let broker = Broker::new().await;
+    let service = Service::start(&broker, &broker::url()).await;
+    service.consuming().await;
+    let mut headers = died(&[(&broker.name("events"), "delivery_limit")]);
+    headers.insert("x-delivery-count".into(), AMQPValue::LongLongInt(8));
+    let body = debit("deadly", "0", 5);
+    broker
+        .post(&broker.name("dead"), "x", body.as_bytes(), headers)
+        .await;
+    let letter = letters(&service, 1).await.remove(0).letter;
+    assert_eq!(letter.reason, Reason::DeliveryLimit);
+    assert_eq!(&*letter.raw.queue, broker.name("events"));
+    assert_eq!(letter.raw.body, body.as_bytes());
+    assert_eq!(letter.event_id, None);
+    assert!(letter.detail["unread"].is_string(), "{}", letter.detail);
+    service.end().await;
+}
+
+/// What the README recommends to operators whose messages must survive even a broker
+/// that dies while it sets one aside.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_sets_aside_at_least_once_is_used_as_it_is() {
+    let broker = Broker::new().await;
+    let (queue, dead) = (broker.name("events"), broker.name("dead"));
+    let mut arguments = FieldTable::default();
+    for (name, value) in [
+        ("x-queue-type", "quorum"),
+        ("x-dead-letter-exchange", &*dead),
+        ("x-dead-letter-strategy", "at-least-once"),
+        ("x-overflow", "reject-publish"),
+    ] {
+        arguments.insert(name.into(), text(value));
+    }
+    broker.declare(&queue, arguments).await;
+    // The dead-letter queue must be there before the first message needs it.
+    let first = Service::start(&broker, &broker::url()).await;
+    first.consuming().await;
+    first.end().await;
+    let bodies = [debit("refused", "0", 5), debit("good", "0", 7)];
+    broker.publish(&queue, bodies).await;
+    broker.refuse(&queue).await;
+
+    let service = Service::start(&broker, &broker::url()).await;
+    service.open_accounts(1).await;
+    let letter = letters(&service, 1).await.remove(0).letter;
+    assert_eq!(letter.reason, Reason::DeadLettered);
+    assert_eq!(letter.detail["broker_reason"], "rejected");
+    assert_eq!(letter.event_id.as_deref(), Some("refused"));
+    service.settled(&broker, 1, BALANCE - 7).await;
+    emptied(&broker).await;
     service.end().await;
 }

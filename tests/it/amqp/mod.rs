@@ -5,6 +5,7 @@ mod broker;
 mod dead;
 mod delivery;
 mod frames;
+mod holding;
 mod killed;
 mod outages;
 mod poison;

@@ -94,12 +94,6 @@ async fn survives(database: TestDatabase, broker: Broker, place: usize) -> usize
             let found = books.account(&account("0")).await.unwrap().unwrap();
             let filter = LetterFilter::default();
             let letters = books.letters("default", &filter, None, 10).await.unwrap();
-            eprintln!(
-                "{} {} {:?}",
-                found.version,
-                letters.len(),
-                kills.lock().unwrap()
-            );
             found.version == 1 + GOOD as i64 && !letters.is_empty()
         },
     )
@@ -125,7 +119,10 @@ async fn survives(database: TestDatabase, broker: Broker, place: usize) -> usize
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn poison_in_the_middle_of_our_own_queue_on_postgres() {
-    let kills = survives(databases::postgres().await, Broker::new().await, GOOD / 2).await;
+    // Almost at the end of what a process takes second: if each life brought it one
+    // nearer to the front, the limit would come first.
+    let place = 64;
+    let kills = survives(databases::postgres().await, Broker::new().await, place).await;
     assert!((20..=25).contains(&kills), "killed {kills} times");
 }
 

@@ -28,6 +28,9 @@ pub(super) const SOON: Duration = Duration::from_secs(20);
 /// How long deliveries are held for a database that is away.
 pub(super) const DATABASE_AWAY_MAX: Duration = Duration::from_secs(6);
 
+/// Longer than any test.
+const HOLD_MAX: Duration = Duration::from_secs(1_200);
+
 /// What every account starts with.
 pub(super) const BALANCE: i64 = 1_000_000_000;
 
@@ -57,6 +60,17 @@ impl Service {
         queue: &str,
         set: impl FnOnce(&mut Config),
     ) -> Self {
+        Self::hold(broker, url, queue, HOLD_MAX, set).await
+    }
+
+    /// Consumes a queue, and holds no delivery longer than that.
+    pub(super) async fn hold(
+        broker: &Broker,
+        url: &str,
+        queue: &str,
+        hold_max: Duration,
+        set: impl FnOnce(&mut Config),
+    ) -> Self {
         let database = databases::sqlite().await;
         let store = store::open(&database.url, &StoreOptions::default())
             .await
@@ -84,6 +98,7 @@ impl Service {
             clock: clock.clone(),
             metrics: metrics.clone(),
             database_away_max: DATABASE_AWAY_MAX,
+            hold_max,
         };
         let mut config = config(&broker.prefix, url, queue);
         set(&mut config);

@@ -5,6 +5,7 @@ mod clocks;
 mod commit;
 mod fences;
 mod ledgers;
+mod letters;
 mod parked;
 mod postgres;
 mod reads;
