@@ -8,6 +8,7 @@ mod ledgers;
 mod letters;
 mod parked;
 mod postgres;
+mod races;
 mod reads;
 mod scene;
 mod verify;
