@@ -46,10 +46,14 @@ use crate::{
 };
 
 /// How often the database is asked whether it is there.
-const PING_EVERY: Duration = Duration::from_secs(1);
+const PING_EVERY: Duration = Duration::from_millis(500);
 
-/// A ping that takes longer has failed.
-const PING_MAX: Duration = Duration::from_secs(3);
+/// However often calls fail, it is not asked more often than this.
+const PING_PAUSE: Duration = Duration::from_millis(50);
+
+/// A ping that takes longer has failed. What counts as no answer of a server, the
+/// store itself knows better: this is for a disk that hangs.
+const PING_MAX: Duration = Duration::from_secs(15);
 
 /// Deliveries are held for a database that is away no longer than this.
 const DATABASE_AWAY_MAX: Duration = Duration::from_secs(60);
@@ -237,20 +241,62 @@ impl Rest {
         self.groups.sweeper.spawn("sweeper", sweeping);
     }
 
+    /// The one prober: asks at intervals, and at once where a call failed; while
+    /// the database is away, with a growing delay. Nobody else asks then.
     async fn watch(&self, stop: &CancellationToken) {
-        let store = &self.workshop.store;
-        while stop
-            .run_until_cancelled(tokio::time::sleep(PING_EVERY))
-            .await
-            .is_some()
-        {
+        let mut delays = away_delays();
+        let mut wait = PING_EVERY;
+        let mut well = true;
+        loop {
+            let waiting = async {
+                let asked = async {
+                    match well {
+                        true => self.late.asked().await,
+                        false => std::future::pending().await,
+                    }
+                };
+                // Either end of it is a reason to look.
+                let _ = tokio::time::timeout(wait, asked).await;
+            };
+            if stop.run_until_cancelled(waiting).await.is_none() {
+                return;
+            }
             let silent = || Err(StoreError::Away("no answer to a ping".to_owned()));
-            let answer = tokio::time::timeout(PING_MAX, store.ping())
-                .await
-                .unwrap_or_else(|_| silent());
+            let probe = tokio::time::timeout(PING_MAX, self.late.probe());
+            let Some(answer) = stop.run_until_cancelled(probe).await else {
+                return;
+            };
+            let answer = answer.unwrap_or_else(|_| silent());
             self.parts.database(answer.as_ref().copied());
+            well = answer.is_ok();
+            self.late.found(answer.err());
+            wait = match well {
+                true => PING_EVERY,
+                false => delays.next().unwrap_or(PING_EVERY),
+            };
+            if well {
+                delays = away_delays();
+                if stop
+                    .run_until_cancelled(tokio::time::sleep(PING_PAUSE))
+                    .await
+                    .is_none()
+                {
+                    return;
+                }
+            }
         }
     }
+}
+
+/// Delays between probes of a database that is away: a tenth of a second, growing
+/// to one, with jitter, without a last one.
+fn away_delays() -> impl Iterator<Item = Duration> + Send {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(100))
+        .with_max_delay(Duration::from_millis(700))
+        .without_max_times()
+        .with_jitter()
+        .build()
 }
 
 impl Running {

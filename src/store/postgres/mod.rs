@@ -25,6 +25,7 @@ mod commit;
 mod error;
 mod load;
 mod post;
+mod probe;
 #[path = "../shared/reads.rs"]
 #[expect(
     clippy::duplicate_mod,
@@ -63,7 +64,10 @@ use sqlx::{
 };
 use uuid::Uuid;
 
-use self::error::{failed, migration_failed};
+use self::{
+    error::{failed, migration_failed},
+    probe::Probe,
+};
 use super::{
     AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
     LetterView, Result, Store, StoreError, StoreOptions, Totals, Verified, Waiting,
@@ -113,6 +117,8 @@ pub struct PostgresStore {
     /// For what walks the whole history: one at a time, so that the readers keep
     /// their connections.
     walks: Pool,
+    /// Whether it answers and takes writes.
+    probe: Arc<Probe>,
     answer_timeout: Duration,
 }
 
@@ -140,7 +146,8 @@ impl PostgresStore {
                 .test_before_acquire(false)
                 .connect_lazy_with(server.clone()),
             reads: pool(options, options.read_connections, "").connect_lazy_with(server.clone()),
-            walks: pool(options, 1, WALK_SESSION).connect_lazy_with(server),
+            walks: pool(options, 1, WALK_SESSION).connect_lazy_with(server.clone()),
+            probe: Arc::new(Probe::new(server)),
             answer_timeout: options.answer_timeout,
         })
     }
@@ -196,22 +203,6 @@ impl PostgresStore {
         let away = |_| StoreError::Away(format!("no answer within {limit:?}"));
         tokio::time::timeout(limit, work).await.map_err(away)?
     }
-
-    /// Asks on the connections that write, and keeps none that can't.
-    async fn writable(&self) -> Result<()> {
-        let mut loan = unit::Loan::of(&self.ledger).await?;
-        let writable = sqlx::query_scalar(
-            "SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'",
-        )
-        .fetch_one(loan.connection())
-        .await
-        .map_err(failed)
-        .and_then(|writable: bool| match writable {
-            true => Ok(()),
-            false => Err(StoreError::Unwritable("the server is read-only".to_owned())),
-        });
-        loan.back(writable)
-    }
 }
 
 fn pool(options: &StoreOptions, connections: u32, session: &'static str) -> PgPoolOptions {
@@ -239,7 +230,8 @@ impl Store for PostgresStore {
     }
 
     async fn commit(&self, plan: &Plan) -> Result<Committed> {
-        self.patient(commit::commit(&self.ledger, plan)).await
+        self.probe
+            .heed(self.patient(commit::commit(&self.ledger, plan)).await)
     }
 
     async fn locked(&self, accounts: &[AccountKey]) -> Result<Vec<AccountKey>> {
@@ -247,12 +239,13 @@ impl Store for PostgresStore {
     }
 
     async fn set_aside(&self, letters: &[Letter], at: Timestamp) -> Result<()> {
-        self.patient(aside::set_aside(&self.ledger, letters, at))
-            .await
+        let done = self.patient(aside::set_aside(&self.ledger, letters, at));
+        self.probe.heed(done.await)
     }
 
     async fn count_copies(&self, copies: &[(EventKey, i64)], at: Timestamp) -> Result<()> {
-        self.patient(aside::copies(&self.ledger, copies, at)).await
+        let done = self.patient(aside::copies(&self.ledger, copies, at));
+        self.probe.heed(done.await)
     }
 
     async fn due(&self, limit: i64) -> Result<Vec<AccountKey>> {
@@ -328,7 +321,9 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        self.patient(self.writable()).await
+        self.probe
+            .ask(&[&self.ledger, &self.reads, &self.walks])
+            .await
     }
 
     async fn totals(&self, tenant: &str, at: Option<Timestamp>) -> Result<Vec<Totals>> {

@@ -37,6 +37,7 @@ mod reads;
     reason = "one text, compiled for each database with its own types"
 )]
 mod reads_aside;
+mod room;
 #[path = "../shared/rows.rs"]
 #[allow(
     clippy::duplicate_mod,
@@ -58,7 +59,7 @@ use async_trait::async_trait;
 use sqlx::migrate::{MigrateError, Migrator};
 use uuid::Uuid;
 
-use self::{error::failed, file::File, unit::Unit};
+use self::{error::failed, file::File, room::Room, unit::Unit};
 use super::{
     AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
     LetterView, Result, Store, StoreError, StoreOptions, Totals, Verified, Waiting,
@@ -78,6 +79,8 @@ static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
 pub struct SqliteStore {
     /// The one connection that writes.
     writer: Pool,
+    /// Whether the disk has room.
+    room: Arc<Room>,
     /// What the path of an event reads.
     ledger: Pool,
     /// For everything else that only reads.
@@ -108,6 +111,7 @@ impl SqliteStore {
         file.check(make)?;
         Ok(Self {
             writer: file.writer(make).await?,
+            room: Arc::new(Room::beside(file.path())),
             ledger: file.readers(options.ledger_connections, options),
             reads: file.readers(options.read_connections, options),
             walks: file.readers(1, options),
@@ -183,7 +187,7 @@ impl Store for SqliteStore {
     }
 
     async fn commit(&self, plan: &Plan) -> Result<Committed> {
-        commit::commit(&self.writer, plan).await
+        self.room.heed(commit::commit(&self.writer, plan).await)
     }
 
     /// SQLite locks no rows.
@@ -195,13 +199,13 @@ impl Store for SqliteStore {
         let letters: Vec<&Letter> = letters.iter().collect();
         let mut unit = Unit::begin(&self.writer).await?;
         let done = aside::letters(unit.connection(), &letters, at).await;
-        unit.end(done).await
+        self.room.heed(unit.end(done).await)
     }
 
     async fn count_copies(&self, copies: &[(EventKey, i64)], at: Timestamp) -> Result<()> {
         let mut unit = Unit::begin(&self.writer).await?;
         let done = aside::copies(unit.connection(), copies, at).await;
-        unit.end(done).await
+        self.room.heed(unit.end(done).await)
     }
 
     async fn due(&self, limit: i64) -> Result<Vec<AccountKey>> {
@@ -277,8 +281,8 @@ impl Store for SqliteStore {
     }
 
     /// Takes the write lock and writes a row that it takes back: a file that is
-    /// read-only, a table that is missing or a lock that never ends shows; a full
-    /// disk shows at the next commit.
+    /// read-only, a table that is missing or a lock that never ends shows. A full
+    /// disk shows at a commit; from then on there must be room for a commit first.
     async fn ping(&self) -> Result<()> {
         let mut unit = Unit::begin(&self.writer).await?;
         let written =
@@ -287,7 +291,8 @@ impl Store for SqliteStore {
                 .await
                 .map_err(failed);
         unit.roll_back().await;
-        written.map(drop)
+        written?;
+        self.room.look().await
     }
 
     async fn totals(&self, tenant: &str, at: Option<Timestamp>) -> Result<Vec<Totals>> {

@@ -4,4 +4,5 @@ pub mod app;
 pub mod databases;
 pub mod flaky;
 pub mod model;
+pub mod network;
 pub mod script;
