@@ -36,7 +36,7 @@ impl Scene {
             open(&service, &account.to_string()).await;
         }
         let mut holder = PgConnection::connect(&database.url).await.unwrap();
-        let lock = "BEGIN; SELECT 1 FROM account WHERE id = '0' FOR UPDATE";
+        let lock = "BEGIN; SELECT 1 FROM account WHERE account_id = '0' FOR UPDATE";
         sqlx::raw_sql(lock).execute(&mut holder).await.unwrap();
         Self {
             folder,
