@@ -6,3 +6,4 @@ pub mod flaky;
 pub mod model;
 pub mod network;
 pub mod script;
+pub mod servers;

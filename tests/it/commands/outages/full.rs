@@ -6,8 +6,13 @@ use std::{
     process::Command,
 };
 
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+
 use super::{Service, debit, debited, end, open, until};
-use crate::amqp::broker::{self, Broker};
+use crate::{
+    amqp::broker::{self, Broker},
+    support::servers::OwnPostgres,
+};
 
 /// A small file system, gone when it is dropped.
 struct SmallDisk {
@@ -65,13 +70,37 @@ fn as_root(command: &[&str]) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_under_sqlite_is_told_and_everything_applies_once_there_is_room() {
     let disk = SmallDisk::new("16m");
+    let url = format!("sqlite://{}", disk.path().join("books.db").display());
+    full_and_free(&disk, &url).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_under_postgres_is_told_and_everything_applies_once_there_is_room() {
+    let disk = SmallDisk::new("40m");
+    let postgres = OwnPostgres::start().await;
+    let place = disk.path().join("books");
+    std::fs::create_dir(&place).unwrap();
+    postgres.user.own(&place);
+    let mut connection = PgConnection::connect(&postgres.url).await.unwrap();
+    for statement in [
+        format!("CREATE TABLESPACE small LOCATION '{}'", place.display()),
+        "CREATE DATABASE books TABLESPACE small".to_owned(),
+    ] {
+        let statement = sqlx::raw_sql(AssertSqlSafe(statement));
+        statement.execute(&mut connection).await.unwrap();
+    }
+    let mut url = url::Url::parse(&postgres.url).unwrap();
+    url.set_path("books");
+    full_and_free(&disk, url.as_str()).await;
+}
+
+async fn full_and_free(disk: &SmallDisk, url: &str) {
     let folder = tempfile::tempdir().unwrap();
     let broker = Broker::new().await;
-    let url = format!("sqlite://{}", disk.path().join("books.db").display());
     let amqp = broker::url();
     let mut service = Service::start(
         folder.path(),
-        &["--database-url", &url],
+        &["--database-url", url],
         &[
             ("AMQP_URL", &amqp),
             ("ONCELEDGER_AMQP_PREFIX", &broker.prefix),
@@ -110,5 +139,5 @@ async fn a_full_disk_under_sqlite_is_told_and_everything_applies_once_there_is_r
     assert!(letters.contains("\"items\":[]"), "{letters}");
     let log = service.log();
     assert_eq!(log.matches("trying on without").count(), 1, "{log}");
-    end(service, folder.path(), &url);
+    end(service, folder.path(), url);
 }

@@ -2,6 +2,7 @@
 //! what callers and probes are told meanwhile, and that everything applies by
 //! itself afterwards, once.
 
+mod broker;
 mod database;
 mod full;
 mod locked;
