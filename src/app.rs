@@ -4,7 +4,8 @@
 //! **Start.** HTTP answers first, so that probes have somebody to ask. Then the
 //! database is waited for without a last attempt, its schema is brought up to
 //! date (or only checked), and only then do the sweeper and the consumers begin:
-//! no message is taken before it could be written. The broker is waited for by
+//! no message is taken before it could be written. From then on one prober asks the
+//! database; while it is known to be away, nobody else does (`late`). The broker is waited for by
 //! the consumers themselves. A schema that this program can't work with ends it.
 //!
 //! **Stop** (SIGTERM, SIGINT), within ten seconds: the consumers cancel, finish
@@ -99,7 +100,7 @@ impl App {
         let groups = Groups::default();
         let late = Arc::new(LateStore::default());
         let store: Arc<dyn Store> = late.clone();
-        let parts = Arc::new(Parts::new(&config, metrics.database_up.clone()));
+        let parts = Arc::new(Parts::new(&config, &metrics));
         let lanes = lanes(&config, &store, &clock, &metrics, &groups);
         let readiness = parts.clone();
         let api = http::Api {

@@ -48,7 +48,7 @@ impl Session<'_> {
         match report {
             Report::Done(tag) => self.done(tag),
             Report::Again(task, failure) => {
-                if task.attempts == 0 && self.doubt.is_none() && self.held.len() == 0 {
+                if !std::mem::replace(&mut self.holding, true) {
                     let queue = &*self.consumer.queue;
                     tracing::info!(queue, %failure, "a delivery is held back");
                 }

@@ -115,6 +115,9 @@ async fn full_and_free(disk: &SmallDisk, url: &str) {
     broker.publish(&queue, bodies).await;
     service.logged("takes no writes");
     service.answers("/readyz", 503).await;
+    let (_, metrics) = service.get("/metrics").await;
+    assert!(metrics.contains("database_up 1"), "{metrics}");
+    assert!(metrics.contains("database_writable 0"), "{metrics}");
     // It stays so, though the database answers every question.
     let applied = debited(&service, "1").await.unwrap();
     for _ in 0..10 {

@@ -3,6 +3,7 @@
 //! itself afterwards, once.
 
 mod broker;
+mod callers;
 mod database;
 mod full;
 mod locked;
