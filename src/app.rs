@@ -4,8 +4,7 @@
 //! **Start.** HTTP answers first, so that probes have somebody to ask. Then the
 //! database is waited for without a last attempt, its schema is brought up to
 //! date (or only checked), and only then do the sweeper and the consumers begin:
-//! no message is taken before it could be written. From then on one prober asks the
-//! database; while it is known to be away, nobody else does (`late`). The broker is waited for by
+//! no message is taken before it could be written. The broker is waited for by
 //! the consumers themselves. A schema that this program can't work with ends it.
 //!
 //! **Stop** (SIGTERM, SIGINT), within ten seconds: the consumers cancel, finish
@@ -25,7 +24,6 @@ use std::{future::Future, sync::Arc, time::Duration};
 use anyhow::bail;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::{net::TcpListener, sync::oneshot};
-use tokio_util::sync::CancellationToken;
 
 use self::{
     books::{Schema, Unopened},
@@ -47,14 +45,10 @@ use crate::{
 };
 
 /// How often the database is asked whether it is there.
-const PING_EVERY: Duration = Duration::from_millis(500);
+const PING_EVERY: Duration = Duration::from_secs(1);
 
-/// However often calls fail, it is not asked more often than this.
-const PING_PAUSE: Duration = Duration::from_millis(50);
-
-/// A ping that takes longer has failed. What counts as no answer of a server, the
-/// store itself knows better: this is for a disk that hangs.
-const PING_MAX: Duration = Duration::from_secs(15);
+/// A ping that takes longer has failed.
+const PING_MAX: Duration = Duration::from_secs(2);
 
 /// Deliveries are held for a database that is away no longer than this.
 const DATABASE_AWAY_MAX: Duration = Duration::from_secs(60);
@@ -199,7 +193,8 @@ impl Rest {
                 return;
             }
         }
-        self.watch(&stop).await;
+        // A ping that is given up leaves nothing behind.
+        let _ = stop.run_until_cancelled(self.watch()).await;
     }
 
     /// Fails only where waiting does not help.
@@ -242,62 +237,31 @@ impl Rest {
         self.groups.sweeper.spawn("sweeper", sweeping);
     }
 
-    /// The one prober: asks at intervals, and at once where a call failed; while
-    /// the database is away, with a growing delay. Nobody else asks then.
-    async fn watch(&self, stop: &CancellationToken) {
-        let mut delays = away_delays();
-        let mut wait = PING_EVERY;
-        let mut well = true;
+    /// Asks every second, and as soon as a call finds the database away.
+    async fn watch(&self) {
+        let store = &self.workshop.store;
+        let pause = async || {
+            let _ = tokio::time::timeout(PING_EVERY, self.late.suspected()).await;
+        };
+        let mut silent = 0;
         loop {
-            let waiting = async {
-                let asked = async {
-                    match well {
-                        true => self.late.asked().await,
-                        false => std::future::pending().await,
-                    }
-                };
-                // Either end of it is a reason to look.
-                let _ = tokio::time::timeout(wait, asked).await;
-            };
-            if stop.run_until_cancelled(waiting).await.is_none() {
-                return;
-            }
-            let silent = || Err(StoreError::Away("no answer to a ping".to_owned()));
-            let probe = tokio::time::timeout(PING_MAX, self.late.probe());
-            let Some(answer) = stop.run_until_cancelled(probe).await else {
-                return;
-            };
-            let answer = answer.unwrap_or_else(|_| silent());
-            self.parts.database(answer.as_ref().copied());
-            well = answer.is_ok();
-            self.late.found(answer.err());
-            wait = match well {
-                true => PING_EVERY,
-                false => delays.next().unwrap_or(PING_EVERY),
-            };
-            if well {
-                delays = away_delays();
-                if stop
-                    .run_until_cancelled(tokio::time::sleep(PING_PAUSE))
-                    .await
-                    .is_none()
-                {
-                    return;
+            pause().await;
+            let state = loop {
+                match tokio::time::timeout(PING_MAX, store.ping()).await {
+                    Ok(answer) => break answer,
+                    // Once may be a slow moment; a server that went without a word
+                    // does not answer the second time either.
+                    Err(_) if silent == 0 => silent = 1,
+                    Err(_) => break Err(StoreError::Away("no answer to a ping".to_owned())),
                 }
+            };
+            if state.is_ok() {
+                silent = 0;
             }
+            self.late.stands(state.as_ref().copied());
+            self.parts.database(state.as_ref().copied());
         }
     }
-}
-
-/// Delays between probes of a database that is away: a tenth of a second, growing
-/// to one, with jitter, without a last one.
-fn away_delays() -> impl Iterator<Item = Duration> + Send {
-    ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(100))
-        .with_max_delay(Duration::from_millis(700))
-        .without_max_times()
-        .with_jitter()
-        .build()
 }
 
 impl Running {

@@ -1,9 +1,8 @@
-//! The way to a store that may be away: before the database is reached, and
-//! whenever it is known not to answer, every call fails at once, as it does in any
-//! other outage, and nobody but the one prober asks ([`super`]).
+//! A store that may not be there: until the database is reached, and while it is known
+//! to be away, every call fails at once instead of waiting for it anew.
 //!
-//! What lives here: what is known of the database, and passing calls on. What must
-//! not: opening, probing, retrying.
+//! What lives here: passing calls on. What must not: opening, retrying, and finding
+//! out whether the database is back; whoever watches it says so.
 
 use std::{
     future::Future,
@@ -22,128 +21,124 @@ use crate::{
     },
 };
 
-/// The place where the store will be, and what is known of it.
+/// The place where the store will be.
+#[derive(Default)]
 pub(super) struct LateStore {
     store: OnceLock<Arc<dyn Store>>,
-    /// What the last probe found wrong. [`StoreError::Away`] shuts the way.
-    trouble: watch::Sender<Option<StoreError>>,
-    /// Wakes the prober.
-    asked: Notify,
-}
-
-impl Default for LateStore {
-    fn default() -> Self {
-        Self {
-            store: OnceLock::new(),
-            trouble: watch::Sender::new(Some(unreached())),
-            asked: Notify::new(),
-        }
-    }
+    /// Why it is away, while it is known to be.
+    away: watch::Sender<Option<StoreError>>,
+    /// A call found it away.
+    suspected: Notify,
 }
 
 impl LateStore {
     /// Puts the store in its place. Only the first one counts.
     pub(super) fn arrived(&self, store: Arc<dyn Store>) {
         let _ = self.store.set(store);
-        self.found(None);
     }
 
-    /// Asks the database itself, whatever is known of it.
-    pub(super) async fn probe(&self) -> Result<()> {
-        match self.store.get() {
-            Some(store) => store.ping().await,
-            None => Err(unreached()),
-        }
+    /// Says how the database stands. One that takes no writes still answers.
+    pub(super) fn stands(&self, state: std::result::Result<(), &StoreError>) {
+        let away = match state {
+            Err(error @ StoreError::Away(_)) => Some(error.clone()),
+            _ => None,
+        };
+        self.away.send_if_modified(|known| {
+            let changed = known.is_some() != away.is_some();
+            *known = away;
+            changed
+        });
     }
 
-    /// Notes what a probe found. While that is that nobody answers, calls fail at
-    /// once, also those that wait already: they would wait in vain, and what
-    /// became of them nobody could say either way.
-    pub(super) fn found(&self, trouble: Option<StoreError>) {
-        self.trouble.send_replace(trouble);
-    }
-
-    /// Ends when a call failed in a way that wants a probe.
-    pub(super) async fn asked(&self) {
-        self.asked.notified().await;
-    }
-
-    fn trouble(&self) -> Option<StoreError> {
-        self.trouble.borrow().clone()
+    /// Waits until a call finds the database away that is not known to be.
+    pub(super) async fn suspected(&self) {
+        self.suspected.notified().await;
     }
 
     fn store(&self) -> Result<&dyn Store> {
-        let away = |error: &StoreError| matches!(error, StoreError::Away(_));
-        match (self.store.get(), self.trouble()) {
-            (Some(store), trouble) if !trouble.as_ref().is_some_and(away) => Ok(&**store),
-            (_, trouble) => Err(trouble.unwrap_or_else(unreached)),
+        match self.store.get() {
+            Some(store) => Ok(&**store),
+            None => Err(StoreError::Away("it was not reached yet".to_owned())),
         }
     }
 
-    /// Waits for a call, but no longer than the database is there.
-    async fn pass<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let mut trouble = self.trouble.subscribe();
-        let away = async {
-            let away = trouble.wait_for(|it| matches!(it, Some(StoreError::Away(_))));
-            // The sender lives as long as this.
-            let found = away.await.ok().and_then(|it| it.clone());
-            match found {
-                Some(error) => error,
-                None => std::future::pending().await,
-            }
-        };
-        let answer = tokio::select! {
-            biased;
-            answer = call => answer,
-            error = away => return Err(error),
-        };
-        if let Err(StoreError::Away(_) | StoreError::Unwritable(_)) = &answer {
-            self.asked.notify_one();
+    /// Passes a call on that can be given up: as soon as the database is known to be
+    /// away, it is not waited for any longer.
+    async fn read<'a, T, F>(&'a self, call: impl FnOnce(&'a dyn Store) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let store = self.reachable()?;
+        let mut away = self.away.subscribe();
+        tokio::select! {
+            answer = call(store) => self.noted(answer),
+            known = away.wait_for(Option::is_some) => match known.as_deref() {
+                Ok(Some(error)) => Err(error.clone()),
+                _ => Err(StoreError::Away("the service is stopping".to_owned())),
+            },
+        }
+    }
+
+    /// Passes a call on that is never given up half-way.
+    async fn write<'a, T, F>(&'a self, call: impl FnOnce(&'a dyn Store) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let store = self.reachable()?;
+        self.noted(call(store).await)
+    }
+
+    fn reachable(&self) -> Result<&dyn Store> {
+        match &*self.away.borrow() {
+            Some(error) => Err(error.clone()),
+            None => self.store(),
+        }
+    }
+
+    fn noted<T>(&self, answer: Result<T>) -> Result<T> {
+        if matches!(answer, Err(StoreError::Away(_))) {
+            self.suspected.notify_one();
         }
         answer
     }
 }
 
-fn unreached() -> StoreError {
-    StoreError::Away("it was not reached yet".to_owned())
-}
-
 #[async_trait]
 impl Store for LateStore {
     async fn load(&self, accounts: &[AccountKey]) -> Result<Vec<Page>> {
-        self.pass(self.store()?.load(accounts)).await
+        self.read(|store| store.load(accounts)).await
     }
 
     async fn lookup(&self, keys: &[EventKey]) -> Result<Vec<Record>> {
-        self.pass(self.store()?.lookup(keys)).await
+        self.read(|store| store.lookup(keys)).await
     }
 
     async fn commit(&self, plan: &Plan) -> Result<Committed> {
-        self.pass(self.store()?.commit(plan)).await
+        self.write(|store| store.commit(plan)).await
     }
 
     async fn locked(&self, accounts: &[AccountKey]) -> Result<Vec<AccountKey>> {
-        self.pass(self.store()?.locked(accounts)).await
+        self.read(|store| store.locked(accounts)).await
     }
 
     async fn set_aside(&self, letters: &[Letter], at: Timestamp) -> Result<()> {
-        self.pass(self.store()?.set_aside(letters, at)).await
+        self.write(|store| store.set_aside(letters, at)).await
     }
 
     async fn count_copies(&self, copies: &[(EventKey, i64)], at: Timestamp) -> Result<()> {
-        self.pass(self.store()?.count_copies(copies, at)).await
+        self.write(|store| store.count_copies(copies, at)).await
     }
 
     async fn due(&self, limit: i64) -> Result<Vec<AccountKey>> {
-        self.pass(self.store()?.due(limit)).await
+        self.read(|store| store.due(limit)).await
     }
 
     async fn expired(&self, parked_before: Timestamp, limit: i64) -> Result<Vec<Waiting>> {
-        self.pass(self.store()?.expired(parked_before, limit)).await
+        self.read(|store| store.expired(parked_before, limit)).await
     }
 
     async fn account(&self, key: &AccountKey) -> Result<Option<Account>> {
-        self.pass(self.store()?.account(key)).await
+        self.read(|store| store.account(key)).await
     }
 
     async fn accounts(
@@ -153,16 +148,16 @@ impl Store for LateStore {
         after: Option<&str>,
         limit: i64,
     ) -> Result<Vec<(Arc<str>, Account)>> {
-        self.pass(self.store()?.accounts(tenant, filter, after, limit))
+        self.read(|store| store.accounts(tenant, filter, after, limit))
             .await
     }
 
     async fn entry(&self, key: &AccountKey, version: i64) -> Result<Option<Record>> {
-        self.pass(self.store()?.entry(key, version)).await
+        self.read(|store| store.entry(key, version)).await
     }
 
     async fn version_at(&self, key: &AccountKey, at: Timestamp) -> Result<Option<i64>> {
-        self.pass(self.store()?.version_at(key, at)).await
+        self.read(|store| store.version_at(key, at)).await
     }
 
     async fn history(
@@ -172,16 +167,16 @@ impl Store for LateStore {
         direction: Direction,
         limit: i64,
     ) -> Result<Vec<Record>> {
-        self.pass(self.store()?.history(key, after, direction, limit))
+        self.read(|store| store.history(key, after, direction, limit))
             .await
     }
 
     async fn event(&self, identity: &Identity) -> Result<Option<EventView>> {
-        self.pass(self.store()?.event(identity)).await
+        self.read(|store| store.event(identity)).await
     }
 
     async fn events_of(&self, identities: &[Identity]) -> Result<Vec<EventView>> {
-        self.pass(self.store()?.events_of(identities)).await
+        self.read(|store| store.events_of(identities)).await
     }
 
     async fn events(
@@ -191,7 +186,7 @@ impl Store for LateStore {
         before: Option<i64>,
         limit: i64,
     ) -> Result<EventsFound> {
-        self.pass(self.store()?.events(tenant, filter, before, limit))
+        self.read(|store| store.events(tenant, filter, before, limit))
             .await
     }
 
@@ -202,32 +197,28 @@ impl Store for LateStore {
         before: Option<Uuid>,
         limit: i64,
     ) -> Result<Vec<LetterView>> {
-        self.pass(self.store()?.letters(tenant, filter, before, limit))
+        self.read(|store| store.letters(tenant, filter, before, limit))
             .await
     }
 
     async fn letter(&self, tenant: &str, id: Uuid) -> Result<Option<LetterView>> {
-        self.pass(self.store()?.letter(tenant, id)).await
+        self.read(|store| store.letter(tenant, id)).await
     }
 
-    /// What the prober found last; only where that was nothing, a look.
     async fn ping(&self) -> Result<()> {
-        match self.trouble() {
-            Some(trouble) => Err(trouble),
-            None => self.pass(self.store()?.ping()).await,
-        }
+        self.store()?.ping().await
     }
 
     async fn totals(&self, tenant: &str, at: Option<Timestamp>) -> Result<Vec<Totals>> {
-        self.pass(self.store()?.totals(tenant, at)).await
+        self.read(|store| store.totals(tenant, at)).await
     }
 
     async fn verify(&self) -> Result<Verified> {
-        self.pass(self.store()?.verify()).await
+        self.write(|store| store.verify()).await
     }
 
     async fn close(&self) {
-        if let Some(store) = self.store.get() {
+        if let Ok(store) = self.store() {
             store.close().await;
         }
     }

@@ -4,6 +4,7 @@
 //! [`StoreError`]. What must not: rules (they are in [`crate::domain`]) and
 //! retries (they are in [`crate::ledger`]).
 
+mod doubt;
 mod open;
 mod options;
 mod postgres;
@@ -133,7 +134,8 @@ pub trait Store: Send + Sync + 'static {
     /// walks the history: one at a time, any other is [`StoreError::Occupied`].
     async fn totals(&self, tenant: &str, at: Option<Timestamp>) -> Result<Vec<Totals>>;
 
-    /// Whether the database answers and can be written.
+    /// Whether the database answers and can be written. After a write that failed for
+    /// want of space, or since nothing may be written, only one that is made is proof.
     async fn ping(&self) -> Result<()>;
 
     /// Checks every invariant in one snapshot, while the service works.

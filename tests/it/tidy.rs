@@ -55,7 +55,7 @@ fn decoding_knows_no_machine() {
 
 #[test]
 fn every_file_says_what_lives_in_it() {
-    for folder in ["src", "tests"] {
+    for folder in ["src", "tests", "examples"] {
         for (file, text) in under(folder) {
             assert!(text.starts_with("//!"), "{file} does not begin with //!");
         }

@@ -170,3 +170,22 @@ pub(super) async fn copies(pool: &PgPool, copies: &[(EventKey, i64)], at: Timest
     loan.back(done)?;
     Ok(())
 }
+
+/// Rows that prove that something can be written: some pages of them.
+const PROOF_ROWS: usize = 500;
+
+/// Writes for real, and takes it away again.
+pub(super) async fn prove(pool: &PgPool) -> Result<()> {
+    let rows: Vec<(EventKey, i64)> = (0..PROOF_ROWS)
+        .map(|_| (EventKey(clock::new_id().into_bytes()), 0))
+        .collect();
+    copies(pool, &rows, Timestamp(0)).await?;
+    let keys: Vec<[u8; 16]> = rows.iter().map(|(key, _)| key.0).collect();
+    let mut loan = Loan::of(pool).await?;
+    let cleared = sqlx::query("DELETE FROM event_seen WHERE key = ANY($1)")
+        .bind(keys)
+        .execute(loan.connection())
+        .await
+        .map_err(failed);
+    loan.back(cleared).map(drop)
+}

@@ -25,7 +25,7 @@ mod commit;
 mod error;
 mod load;
 mod post;
-mod probe;
+mod prober;
 #[path = "../shared/reads.rs"]
 #[expect(
     clippy::duplicate_mod,
@@ -58,7 +58,6 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
-    ConnectOptions, Connection,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -66,11 +65,11 @@ use uuid::Uuid;
 
 use self::{
     error::{failed, migration_failed},
-    probe::Probe,
+    prober::Prober,
 };
 use super::{
     AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
-    LetterView, Result, Store, StoreError, StoreOptions, Totals, Verified, Waiting,
+    LetterView, Result, Store, StoreError, StoreOptions, Totals, Verified, Waiting, doubt::Doubt,
 };
 use crate::domain::{
     Account, AccountKey, EventKey, Identity, Letter, Page, Plan, Record, Timestamp,
@@ -117,9 +116,9 @@ pub struct PostgresStore {
     /// For what walks the whole history: one at a time, so that the readers keep
     /// their connections.
     walks: Pool,
-    /// Whether it answers and takes writes.
-    probe: Arc<Probe>,
+    prober: Arc<Prober>,
     answer_timeout: Duration,
+    doubt: Doubt,
 }
 
 impl PostgresStore {
@@ -135,10 +134,7 @@ impl PostgresStore {
             .statement_cache_capacity(options.statement_cache);
         // The pools are lazy, and say of a server that is away no more than that
         // they waited for it.
-        let first = tokio::time::timeout(options.acquire_timeout, server.connect());
-        let away = |_| StoreError::Away("it can't be connected to in time".to_owned());
-        let first = first.await.map_err(away)?.map_err(failed)?;
-        first.close().await.map_err(failed)?;
+        let prober = Prober::connect(&server, options.acquire_timeout).await?;
         Ok(Self {
             // A connection that died is told by the first statement on it, and
             // the caller then waits as for any database that is away.
@@ -146,9 +142,10 @@ impl PostgresStore {
                 .test_before_acquire(false)
                 .connect_lazy_with(server.clone()),
             reads: pool(options, options.read_connections, "").connect_lazy_with(server.clone()),
-            walks: pool(options, 1, WALK_SESSION).connect_lazy_with(server.clone()),
-            probe: Arc::new(Probe::new(server)),
+            walks: pool(options, 1, WALK_SESSION).connect_lazy_with(server),
+            prober: Arc::new(prober),
             answer_timeout: options.answer_timeout,
+            doubt: Doubt::default(),
         })
     }
 
@@ -230,8 +227,8 @@ impl Store for PostgresStore {
     }
 
     async fn commit(&self, plan: &Plan) -> Result<Committed> {
-        self.probe
-            .heed(self.patient(commit::commit(&self.ledger, plan)).await)
+        let committed = self.patient(commit::commit(&self.ledger, plan)).await;
+        self.doubt.noted(committed)
     }
 
     async fn locked(&self, accounts: &[AccountKey]) -> Result<Vec<AccountKey>> {
@@ -239,13 +236,13 @@ impl Store for PostgresStore {
     }
 
     async fn set_aside(&self, letters: &[Letter], at: Timestamp) -> Result<()> {
-        let done = self.patient(aside::set_aside(&self.ledger, letters, at));
-        self.probe.heed(done.await)
+        let kept = self.patient(aside::set_aside(&self.ledger, letters, at));
+        self.doubt.noted(kept.await)
     }
 
     async fn count_copies(&self, copies: &[(EventKey, i64)], at: Timestamp) -> Result<()> {
-        let done = self.patient(aside::copies(&self.ledger, copies, at));
-        self.probe.heed(done.await)
+        let counted = self.patient(aside::copies(&self.ledger, copies, at));
+        self.doubt.noted(counted.await)
     }
 
     async fn due(&self, limit: i64) -> Result<Vec<AccountKey>> {
@@ -321,9 +318,13 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        self.probe
-            .ask(&[&self.ledger, &self.reads, &self.walks])
-            .await
+        let pools = [&self.ledger, &self.reads, &self.walks];
+        self.patient(self.prober.writable(&pools)).await?;
+        if self.doubt.stands() {
+            self.patient(aside::prove(&self.ledger)).await?;
+            self.doubt.settle();
+        }
+        Ok(())
     }
 
     async fn totals(&self, tenant: &str, at: Option<Timestamp>) -> Result<Vec<Totals>> {
@@ -336,6 +337,7 @@ impl Store for PostgresStore {
 
     async fn close(&self) {
         self.ledger.close().await;
+        self.prober.close().await;
         self.reads.close().await;
         self.walks.close().await;
     }

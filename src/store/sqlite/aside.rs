@@ -1,9 +1,9 @@
 //! What stands aside of the entries: dead letters, audits, copies seen.
 
 use rustc_hash::FxHashMap;
-use sqlx::SqliteConnection;
+use sqlx::{QueryBuilder, SqliteConnection};
 
-use super::bulk::Bulk;
+use super::{Db, Pool, bulk::Bulk, failed, unit::Unit};
 use crate::{
     clock,
     domain::{Audit, EventKey, Letter, Timestamp},
@@ -94,6 +94,28 @@ pub(super) async fn audits(
         })
         .await?;
     Ok(())
+}
+
+/// Rows that prove that something can be written: some pages of them.
+const PROOF_ROWS: usize = 100;
+
+/// Writes for real, and takes it away again.
+pub(super) async fn prove(writer: &Pool) -> Result<()> {
+    let rows: Vec<(EventKey, i64)> = (0..PROOF_ROWS)
+        .map(|_| (EventKey(clock::new_id().into_bytes()), 0))
+        .collect();
+    let mut unit = Unit::begin(writer).await?;
+    let written = copies(unit.connection(), &rows, Timestamp(0)).await;
+    unit.end(written).await?;
+    let mut query = QueryBuilder::<Db>::new("DELETE FROM event_seen WHERE key IN (");
+    let mut keys = query.separated(", ");
+    for (key, _) in &rows {
+        keys.push_bind(key.0.to_vec());
+    }
+    query.push(")");
+    let mut unit = Unit::begin(writer).await?;
+    let cleared = query.build().execute(unit.connection()).await;
+    unit.end(cleared.map_err(failed)).await.map(drop)
 }
 
 /// Counts copies that were seen.

@@ -87,11 +87,6 @@ impl File {
         Ok(())
     }
 
-    /// Where it is.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The one connection that writes: SQLite knows one writer at a time, and
     /// lanes that queue for it are served in turn, while those that met at
     /// SQLite's lock would poll for it.

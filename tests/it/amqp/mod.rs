@@ -13,3 +13,4 @@ mod scripted;
 mod service;
 mod stopping;
 mod topology;
+mod unwritable;

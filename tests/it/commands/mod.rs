@@ -4,7 +4,7 @@ mod apply;
 mod check_config;
 mod config;
 mod outages;
-mod program;
+pub(crate) mod program;
 mod queue;
 mod serve;
 mod sweeper;

@@ -13,14 +13,14 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// How a run ended.
 #[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) code: Option<i32>,
-    pub(super) out: String,
-    pub(super) err: String,
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// A command in a folder, with nothing in its environment but what is given.
-pub(super) fn command(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Command {
+pub(crate) fn command(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onceledger"));
     command
         .current_dir(folder)
@@ -32,12 +32,12 @@ pub(super) fn command(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Com
 }
 
 /// Runs to the end.
-pub(super) fn run(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Ended {
+pub(crate) fn run(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Ended {
     run_with_input(folder, args, env, b"")
 }
 
 /// Runs to the end with an input.
-pub(super) fn run_with_input(
+pub(crate) fn run_with_input(
     folder: &Path,
     args: &[&str],
     env: &[(&str, &str)],
@@ -65,16 +65,16 @@ pub(super) fn run_with_input(
 }
 
 /// A service that runs until the test ends.
-pub(super) struct Service {
+pub(crate) struct Service {
     child: Child,
     log: Arc<Mutex<String>>,
     /// Where it serves HTTP.
-    pub(super) address: String,
+    pub(crate) address: String,
 }
 
 impl Service {
     /// Starts `serve` on a free port.
-    pub(super) fn start(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut all = vec!["serve", "--http-addr", "127.0.0.1:0"];
         all.extend(args);
         let mut child = command(folder, &all, env)
@@ -103,7 +103,7 @@ impl Service {
     }
 
     /// Waits for a line with this text, and answers the line.
-    pub(super) fn logged(&mut self, text: &str) -> String {
+    pub(crate) fn logged(&mut self, text: &str) -> String {
         let end = Instant::now() + LIMIT;
         loop {
             let found = self
@@ -126,19 +126,19 @@ impl Service {
     }
 
     /// Everything logged so far.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
     /// The status and body of a GET.
-    pub(super) async fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) async fn get(&self, path: &str) -> (u16, String) {
         let url = format!("http://{}{path}", self.address);
         let answer = reqwest::get(url).await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
     /// The status and body of a POST.
-    pub(super) async fn post(&self, path: &str, body: &serde_json::Value) -> (u16, String) {
+    pub(crate) async fn post(&self, path: &str, body: &serde_json::Value) -> (u16, String) {
         let url = format!("http://{}{path}", self.address);
         let sending = reqwest::Client::new().post(url).json(body).send();
         let answer = sending.await.unwrap();
@@ -146,7 +146,7 @@ impl Service {
     }
 
     /// Waits until a GET answers with this status.
-    pub(super) async fn answers(&self, path: &str, status: u16) {
+    pub(crate) async fn answers(&self, path: &str, status: u16) {
         let end = Instant::now() + LIMIT;
         loop {
             let (found, body) = self.get(path).await;
@@ -163,7 +163,7 @@ impl Service {
     }
 
     /// Sends a signal.
-    pub(super) fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill")
             .args([&format!("-{name}"), &self.child.id().to_string()])
             .status()
@@ -172,7 +172,7 @@ impl Service {
     }
 
     /// Waits for the end, and answers the exit code.
-    pub(super) fn ended(&mut self) -> Option<i32> {
+    pub(crate) fn ended(&mut self) -> Option<i32> {
         let end = Instant::now() + LIMIT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {

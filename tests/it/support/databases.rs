@@ -19,6 +19,16 @@ pub struct TestDatabase {
     _remains: Remains,
 }
 
+impl TestDatabase {
+    /// Its name on the PostgreSQL server.
+    pub fn name(&self) -> String {
+        match &self._remains {
+            Remains::Postgres { name, .. } => name.clone(),
+            Remains::Sqlite(_) => panic!("a file has no name on a server"),
+        }
+    }
+}
+
 /// What is cleaned up at the end.
 enum Remains {
     Postgres { server: String, name: String },
@@ -56,11 +66,12 @@ pub async fn sqlite() -> TestDatabase {
     }
 }
 
+/// The server's URL.
 #[expect(
     clippy::disallowed_methods,
     reason = "where the server is, only the environment knows"
 )]
-fn server() -> String {
+pub fn server() -> String {
     std::env::var(SERVER).unwrap_or_else(|_| {
         panic!("{SERVER} must name a PostgreSQL server, e.g. postgres://postgres@127.0.0.1:5432/postgres")
     })

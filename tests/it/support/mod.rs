@@ -7,3 +7,4 @@ pub mod model;
 pub mod network;
 pub mod script;
 pub mod servers;
+pub mod small_disk;

@@ -22,7 +22,7 @@ pub fn free_port() -> u16 {
 
 /// Whom a server runs as: itself where the test is not root, which no server may be.
 #[derive(Clone, Debug)]
-pub struct User(Option<String>);
+struct User(Option<String>);
 
 impl User {
     fn of(server: &str) -> Self {
@@ -32,7 +32,7 @@ impl User {
     }
 
     /// Gives a folder to this user.
-    pub fn own(&self, folder: &Path) {
+    fn own(&self, folder: &Path) {
         if let Some(user) = &self.0 {
             let path = folder.to_str().unwrap();
             said("chown", &["-R", &format!("{user}:"), path]);
@@ -40,9 +40,9 @@ impl User {
     }
 
     /// A command run as this user, that ends when the thread that began it ends.
-    fn command(&self, end: &str, program: &Path) -> Command {
+    fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", end]);
+        command.args(["--pdeathsig", "TERM"]);
         if let Some(user) = &self.0 {
             let group = said("id", &["--group", user]);
             command.args(["--reuid", user, "--regid", group.trim(), "--init-groups"]);
@@ -71,28 +71,22 @@ fn newest(before: &str, after: &str) -> PathBuf {
 }
 
 /// A running process, ended when dropped.
-struct Process {
-    child: Child,
-    end: &'static str,
-}
+struct Process(Child);
 
 impl Process {
-    fn start(mut command: Command, log: &Path, end: &'static str) -> Self {
+    fn start(mut command: Command, log: &Path) -> Self {
         let log = File::options().create(true).append(true).open(log).unwrap();
         let errors = log.try_clone().unwrap();
         command.stdout(log).stderr(errors).process_group(0);
-        Self {
-            child: command.spawn().unwrap(),
-            end,
-        }
+        Self(command.spawn().unwrap())
     }
 
     /// Sends a signal to it and to its children, and waits for its end.
     fn finish(&mut self, signal: &str) {
-        let group = format!("-{}", self.child.id());
+        let group = format!("-{}", self.0.id());
         said("kill", &[&format!("-{signal}"), "--", &group]);
         let limit = Instant::now() + LIMIT;
-        while self.child.try_wait().unwrap().is_none() {
+        while self.0.try_wait().unwrap().is_none() {
             if Instant::now() > limit {
                 said("kill", &["-KILL", "--", &group]);
             }
@@ -103,56 +97,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if self.child.try_wait().unwrap().is_none() {
-            self.finish(self.end);
-        }
-    }
-}
-
-/// A PostgreSQL cluster.
-pub struct OwnPostgres {
-    /// As whom it runs.
-    pub user: User,
-    /// Where it is, as its superuser.
-    pub url: String,
-    _server: Process,
-    _folder: tempfile::TempDir,
-}
-
-impl OwnPostgres {
-    /// A new cluster that answers.
-    pub async fn start() -> Self {
-        let programs = newest("/usr/lib/postgresql/", "bin/initdb");
-        let programs = programs.parent().unwrap();
-        let (user, folder) = (User::of("postgres"), tempfile::tempdir().unwrap());
-        user.own(folder.path());
-        let (data, log) = (folder.path().join("data"), folder.path().join("log"));
-        let mut made = user.command("KILL", &programs.join("initdb"));
-        made.args(["--username=postgres", "--auth=trust", "--encoding=UTF8"])
-            .args(["--locale=C.UTF-8", "--no-sync", "--pgdata"])
-            .arg(&data)
-            .current_dir(folder.path());
-        let made = made.output().unwrap();
-        assert!(made.status.success(), "{made:?}");
-        let port = free_port();
-        let mut server = user.command("INT", &programs.join("postgres"));
-        server
-            .args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1"])
-            .args(["-c", "unix_socket_directories=", "-c", "fsync=off", "-D"])
-            .arg(&data)
-            .current_dir(folder.path());
-        let server = Process::start(server, &log, "INT");
-        let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
-        wait_for("PostgreSQL", &log, async || {
-            use sqlx::Connection as _;
-            sqlx::PgConnection::connect(&url).await.is_ok()
-        })
-        .await;
-        Self {
-            user,
-            url,
-            _server: server,
-            _folder: folder,
+        if self.0.try_wait().unwrap().is_none() {
+            self.finish("TERM");
         }
     }
 }
@@ -193,11 +139,11 @@ impl OwnRabbit {
         user.own(folder.path());
         let node = format!("onceledger-own-{port}@localhost");
         let environment = environment(folder.path(), &node, mapper_port);
-        let mut mapper = user.command("TERM", Path::new("/usr/bin/epmd"));
+        let mut mapper = user.command(Path::new("/usr/bin/epmd"));
         mapper
             .args(["-port", &mapper_port.to_string(), "-address", "127.0.0.1"])
             .current_dir(folder.path());
-        let mapper = Process::start(mapper, &folder.path().join("epmd.log"), "TERM");
+        let mapper = Process::start(mapper, &folder.path().join("epmd.log"));
         Self {
             user,
             folder,
@@ -219,7 +165,7 @@ impl OwnRabbit {
     pub async fn start(&mut self) {
         let command = self.command("rabbitmq-server");
         let log = self.folder.path().join("node.log");
-        self.server = Some(Process::start(command, &log, "TERM"));
+        self.server = Some(Process::start(command, &log));
         let url = self.url();
         wait_for("RabbitMQ", &log, async || {
             let properties = lapin::ConnectionProperties::default();
@@ -243,7 +189,7 @@ impl OwnRabbit {
     }
 
     fn command(&self, program: &str) -> Command {
-        let mut command = self.user.command("TERM", &self.programs.join(program));
+        let mut command = self.user.command(&self.programs.join(program));
         command
             .env_clear()
             .envs(self.environment.iter().cloned())

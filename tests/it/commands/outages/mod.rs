@@ -5,7 +5,6 @@
 mod broker;
 mod callers;
 mod database;
-mod full;
 mod locked;
 
 use std::time::{Duration, Instant};
