@@ -16,11 +16,10 @@ pub(super) fn failed(error: sqlx::Error) -> StoreError {
         Error::Database(error) => from_server(&*error),
         Error::Io(_)
         | Error::Tls(_)
+        | Error::PoolTimedOut
         | Error::PoolClosed
         | Error::WorkerCrashed
         | Error::BeginFailed => StoreError::Away(error.to_string()),
-        // Whether the server is there, only a probe of its own can say.
-        Error::PoolTimedOut => StoreError::Occupied("no connection was free in time"),
         error => StoreError::Other(error.to_string()),
     }
 }
