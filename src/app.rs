@@ -97,7 +97,7 @@ impl App {
         let groups = Groups::default();
         let late = Arc::new(LateStore::default());
         let store: Arc<dyn Store> = late.clone();
-        let parts = Arc::new(Parts::new(&config, metrics.database_up.clone()));
+        let parts = Arc::new(Parts::new(&config, &metrics));
         let lanes = lanes(&config, &store, &clock, &metrics, &groups);
         let readiness = parts.clone();
         let api = http::Api {

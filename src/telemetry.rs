@@ -27,6 +27,8 @@ pub struct Metrics {
     pub conflicts: Counter,
     /// 1 while the database answers.
     pub database_up: Gauge,
+    /// 1 while the database answers and takes writes.
+    pub database_writable: Gauge,
     /// 1 while the broker's connection stands, by its purpose.
     pub broker_up: Family<ConnectionLabels, Gauge>,
     /// 1 while a queue is consumed.
@@ -89,6 +91,7 @@ impl Default for Metrics {
             decided_again: Counter::default(),
             conflicts: Counter::default(),
             database_up: Gauge::default(),
+            database_writable: Gauge::default(),
             broker_up: Family::default(),
             consumer_up: Family::default(),
             in_hand: Family::default(),
@@ -118,6 +121,11 @@ impl Default for Metrics {
             "database_up",
             "1 while the database answers",
             metrics.database_up.clone(),
+        );
+        registry.register(
+            "database_writable",
+            "1 while the database answers and takes writes",
+            metrics.database_writable.clone(),
         );
         registry.register(
             "broker_up",

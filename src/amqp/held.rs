@@ -7,10 +7,11 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
+use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use super::acks::Tag;
-use crate::domain::{Event, Letter, Work};
+use crate::domain::{AccountKey, Event, Letter, Work};
 
 /// The longest a delivery waits before it is tried again, without jitter.
 const DELAY_MAX: Duration = Duration::from_secs(5);
@@ -44,10 +45,29 @@ pub(super) struct Task {
     pub(super) attempts: usize,
 }
 
-/// Deliveries by the moment at which they are due.
+impl Task {
+    /// The account of which an event is held.
+    fn account(&self) -> Option<&AccountKey> {
+        match &self.errand {
+            Errand::Submit(work) => Some(&work.account),
+            Errand::SetAside(_) | Errand::Bury(_) => None,
+        }
+    }
+}
+
+/// Deliveries by the moment at which they are due. Those of one account are due
+/// together, so that they come back in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     tasks: BTreeMap<(Instant, u64), Task>,
+    lines: FxHashMap<AccountKey, Line>,
+}
+
+/// What is held of one account.
+#[derive(Debug)]
+struct Line {
+    due: Instant,
+    length: usize,
 }
 
 impl Held {
@@ -55,7 +75,28 @@ impl Held {
     pub(super) fn put(&mut self, mut task: Task, now: Instant) {
         let delay = delay(task.attempts);
         task.attempts += 1;
-        self.tasks.insert((now + delay, task.tag.number), task);
+        self.insert(task, now + delay);
+    }
+
+    /// Holds a delivery that was never tried, where older ones of its account are
+    /// held: it must not overtake them. Otherwise gives it back.
+    pub(super) fn join(&mut self, task: Task) -> Option<Task> {
+        let line = task.account().and_then(|it| self.lines.get(it));
+        let Some(due) = line.map(|line| line.due) else {
+            return Some(task);
+        };
+        self.insert(task, due);
+        None
+    }
+
+    fn insert(&mut self, task: Task, mut due: Instant) {
+        if let Some(account) = task.account() {
+            let line = self.lines.entry(account.clone());
+            let line = line.or_insert(Line { due, length: 0 });
+            line.length += 1;
+            due = line.due;
+        }
+        self.tasks.insert((due, task.tag.number), task);
     }
 
     /// How many wait.
@@ -71,7 +112,19 @@ impl Held {
     /// The next one that is due.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Task> {
         let first = self.tasks.first_entry()?;
-        (first.key().0 <= now).then(|| first.remove())
+        if first.key().0 > now {
+            return None;
+        }
+        let task = first.remove();
+        if let Some(account) = task.account()
+            && let Some(line) = self.lines.get_mut(account)
+        {
+            line.length -= 1;
+            if line.length == 0 {
+                self.lines.remove(account);
+            }
+        }
+        Some(task)
     }
 }
 
@@ -92,16 +145,20 @@ pub(super) fn delay(attempts: usize) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{AccountKey, Ask};
+    use crate::domain::Ask;
 
     fn task(number: u64) -> Task {
+        task_of("1", number)
+    }
+
+    fn task_of(account: &str, number: u64) -> Task {
         Task {
             tag: Tag {
                 generation: 1,
                 number,
             },
             errand: Errand::Submit(Work {
-                account: AccountKey::new("default", "1"),
+                account: AccountKey::new("default", account),
                 ask: Ask::Release,
             }),
             attempts: 0,
@@ -121,6 +178,24 @@ mod tests {
         assert_eq!(first.attempts, 1);
         assert!(held.take_due(later).is_some());
         assert_eq!(held.next_due(), None);
+    }
+
+    #[test]
+    fn those_of_one_account_come_back_in_order_and_newer_ones_wait_behind_them() {
+        let now = Instant::now();
+        let mut held = Held::default();
+        for number in [7, 3, 5] {
+            held.put(task_of("a", number), now);
+        }
+        assert!(held.join(task_of("b", 8)).is_some(), "nothing to wait for");
+        assert!(held.join(task_of("a", 9)).is_none());
+        let due = held.next_due().unwrap();
+        let mut numbers = Vec::new();
+        while let Some(task) = held.take_due(due) {
+            numbers.push(task.tag.number);
+        }
+        assert_eq!(numbers, [3, 5, 7, 9], "all at once");
+        assert!(held.join(task_of("a", 10)).is_some(), "the line is gone");
     }
 
     #[test]

@@ -85,6 +85,8 @@ pub(super) struct Session<'a> {
     subscription: Subscription,
     acks: Acks,
     held: Held,
+    /// It was told that something is held back, and something may be still.
+    holding: bool,
     /// Messages that are no events, to be kept.
     letters: Vec<Task>,
     letters_since: Instant,
@@ -113,6 +115,7 @@ impl<'a> Session<'a> {
         Self {
             acks: Acks::new(subscription.generation),
             held: Held::default(),
+            holding: false,
             letters: Vec::new(),
             letters_since: now,
             in_lanes: 0,
@@ -248,7 +251,9 @@ impl<'a> Session<'a> {
         wake
     }
 
-    fn tell(&self) {
+    fn tell(&mut self) {
+        // What is tried again stands in the lanes, and may come back.
+        self.holding &= self.held.len() + self.in_lanes > 0;
         self.consumer.cell.set_in_hand(self.acks.in_hand());
         match self.obstacle() {
             Some(reason) if reason.is_empty() => {}

@@ -20,6 +20,7 @@ use crate::{
     http::{BrokerState, Readiness},
     store::StoreError,
     sweeper::Queues,
+    telemetry::Metrics,
 };
 
 /// The parts and how they stand; read at every probe, so nothing here waits.
@@ -29,6 +30,7 @@ pub(super) struct Parts {
     /// kind of its failure.
     database_told: Mutex<Option<Option<Discriminant<StoreError>>>>,
     database_up: Gauge,
+    database_writable: Gauge,
     /// The broker's view, from when the consumers were started.
     broker: OnceLock<Status>,
     /// The queues to be consumed; none without a broker.
@@ -37,13 +39,14 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn new(config: &Config, database_up: Gauge) -> Self {
+    pub(super) fn new(config: &Config, metrics: &Metrics) -> Self {
         let broker_configured = config.amqp_url.is_some();
         let queues = config.queues.iter().map(|queue| queue.name.clone());
         Self {
             database: AtomicBool::new(false),
             database_told: Mutex::default(),
-            database_up,
+            database_up: metrics.database_up.clone(),
+            database_writable: metrics.database_writable.clone(),
             broker: OnceLock::new(),
             queues: if broker_configured {
                 queues.collect()
@@ -58,7 +61,9 @@ impl Parts {
     pub(super) fn database(&self, state: Result<(), &StoreError>) {
         let up = state.is_ok();
         self.database.store(up, Ordering::Release);
-        self.database_up.set(i64::from(up));
+        let answers = up || matches!(state, Err(StoreError::Unwritable(_)));
+        self.database_up.set(i64::from(answers));
+        self.database_writable.set(i64::from(up));
         let news = Some(state.err().map(discriminant));
         {
             let told = self.database_told.lock();

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use super::{End, Session, Slot, failed, finished};
 use crate::amqp::{consumer, topology};
 
-/// How long a session that was told to stop waits for what is in the lanes.
-const FINISH_MAX: Duration = Duration::from_secs(8);
+/// How long a session that was told to stop waits for what is in the lanes: a little
+/// less than the service gives its consumers, so that it ends by itself.
+const FINISH_MAX: Duration = Duration::from_millis(4_500);
 
 /// How long the channel stays open after the last ack. A quorum queue handles
 /// acks at low priority, and the news of a channel's end overtakes them: closed

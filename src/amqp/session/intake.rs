@@ -62,16 +62,17 @@ impl Session<'_> {
         let before = handed_out_before(delivery);
         self.consumer.appetite.saw(delivery.data.len(), before);
         let tag = self.acks.taken(delivery.delivery_tag, now);
-        match self.consumer.reader.errand(delivery) {
+        let task = Task {
+            tag,
+            errand: self.consumer.reader.errand(delivery),
+            attempts: 0,
+        };
+        let Some(task) = self.held.join(task) else {
+            return;
+        };
+        match task.errand {
             Errand::Submit(work) => self.send(tag, work, 0),
-            errand => {
-                let task = Task {
-                    tag,
-                    errand,
-                    attempts: 0,
-                };
-                self.keep(task, now);
-            }
+            _ => self.keep(task, now),
         }
     }
 

@@ -20,6 +20,10 @@ use crate::{
     telemetry::LetterLabels,
 };
 
+/// The longest pause between two questions whether the database is there. They
+/// are answered from what the service's one prober knows.
+const PROBE_PAUSE_MAX: Duration = Duration::from_secs(1);
+
 impl Session<'_> {
     pub(super) fn hear_all(&mut self, first: Report) -> Option<End> {
         let now = Instant::now();
@@ -44,7 +48,7 @@ impl Session<'_> {
         match report {
             Report::Done(tag) => self.done(tag),
             Report::Again(task, failure) => {
-                if task.attempts == 0 && self.doubt.is_none() && self.held.len() == 0 {
+                if !std::mem::replace(&mut self.holding, true) {
                     let queue = &*self.consumer.queue;
                     tracing::info!(queue, %failure, "a delivery is held back");
                 }
@@ -142,7 +146,7 @@ impl Session<'_> {
             Ok(()) => self.doubt = None,
             Err(error) => {
                 tracing::debug!(%error, "the database still does not answer as it should");
-                doubt.next_probe = now + held::delay(doubt.probes).min(Duration::from_secs(5));
+                doubt.next_probe = now + held::delay(doubt.probes).min(PROBE_PAUSE_MAX);
                 doubt.probes += 1;
             }
         }

@@ -324,7 +324,8 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        self.patient(self.prober.writable()).await?;
+        let pools = [&self.ledger, &self.reads, &self.walks];
+        self.patient(self.prober.writable(&pools)).await?;
         if self.doubt.stands() {
             self.patient(aside::prove(&self.ledger)).await?;
             self.doubt.settle();

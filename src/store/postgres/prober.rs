@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use sqlx::{ConnectOptions, Connection, PgConnection, postgres::PgConnectOptions};
+use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, postgres::PgConnectOptions};
 use tokio::sync::Mutex;
 
 use super::error::failed;
@@ -33,8 +33,10 @@ impl Prober {
         Ok(prober)
     }
 
-    /// Whether the server answers and takes writes.
-    pub(super) async fn writable(&self) -> Result<()> {
+    /// Whether the server answers and takes writes. Where this connection turns out
+    /// dead, those that idle in `pools` count as dead too, so that no caller meets one
+    /// when the server is back.
+    pub(super) async fn writable(&self, pools: &[&PgPool]) -> Result<()> {
         let mut place = self.connection.lock().await;
         // Taken out while it is asked: one that is given up half-way is not used again.
         if let Some(mut connection) = place.take()
@@ -47,6 +49,7 @@ impl Prober {
             }
         }
         let mut connection = self.fresh().await?;
+        pools.iter().copied().for_each(forget_idle);
         let writable = ask(&mut connection).await?;
         *place = Some(connection);
         match writable {
@@ -66,6 +69,12 @@ impl Prober {
         let connecting = tokio::time::timeout(self.connect_max, self.server.connect());
         let away = |_| StoreError::Away("it can't be connected to in time".to_owned());
         connecting.await.map_err(away)?.map_err(failed)
+    }
+}
+
+fn forget_idle(pool: &PgPool) {
+    while let Some(connection) = pool.try_acquire() {
+        drop(connection.detach());
     }
 }
 

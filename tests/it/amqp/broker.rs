@@ -14,9 +14,9 @@ use onceledger::clock;
 const BROKER: &str = "ONCELEDGER_TEST_AMQP";
 
 /// A producer's and operator's connection.
-pub(super) struct Broker {
+pub(crate) struct Broker {
     /// First part of every name of this test.
-    pub(super) prefix: String,
+    pub(crate) prefix: String,
     connection: Connection,
     publishing: Channel,
 }
@@ -26,7 +26,7 @@ pub(super) struct Broker {
     clippy::disallowed_methods,
     reason = "where the broker is, only the environment knows"
 )]
-pub(super) fn url() -> String {
+pub(crate) fn url() -> String {
     std::env::var(BROKER).unwrap_or_else(|_| {
         panic!("{BROKER} must name a broker, e.g. amqp://guest:guest@127.0.0.1:5672/%2f")
     })
@@ -34,7 +34,7 @@ pub(super) fn url() -> String {
 
 impl Broker {
     /// A broker with nothing of this test in it yet.
-    pub(super) async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let connection = connect().await;
         let publishing = connection.create_channel().await.unwrap();
         publishing
@@ -49,12 +49,12 @@ impl Broker {
     }
 
     /// A name of this test.
-    pub(super) fn name(&self, last: &str) -> String {
+    pub(crate) fn name(&self, last: &str) -> String {
         format!("{}.{last}", self.prefix)
     }
 
     /// Declares a queue the way somebody else would.
-    pub(super) async fn declare(&self, queue: &str, arguments: FieldTable) {
+    pub(crate) async fn declare(&self, queue: &str, arguments: FieldTable) {
         let channel = self.connection.create_channel().await.unwrap();
         channel
             .queue_declare(queue.into(), QueueDeclareOptions::durable(), arguments)
@@ -64,7 +64,7 @@ impl Broker {
     }
 
     /// Deletes a queue.
-    pub(super) async fn delete(&self, queue: &str) {
+    pub(crate) async fn delete(&self, queue: &str) {
         let channel = self.connection.create_channel().await.unwrap();
         channel
             .queue_delete(queue.into(), QueueDeleteOptions::default())
@@ -74,7 +74,7 @@ impl Broker {
     }
 
     /// Messages in a queue that nobody holds; `None`: no such queue.
-    pub(super) async fn waiting(&self, queue: &str) -> Option<u32> {
+    pub(crate) async fn waiting(&self, queue: &str) -> Option<u32> {
         let channel = self.connection.create_channel().await.unwrap();
         let options = QueueDeclareOptions {
             passive: true,
@@ -91,7 +91,7 @@ impl Broker {
     /// Publishes to a queue and waits until the broker has all of it. What it
     /// refuses (a quorum queue may while it elects its leader) is sent again, as
     /// a producer would.
-    pub(super) async fn publish(&self, queue: &str, bodies: impl IntoIterator<Item = String>) {
+    pub(crate) async fn publish(&self, queue: &str, bodies: impl IntoIterator<Item = String>) {
         let mut waiting: Vec<String> = bodies.into_iter().collect();
         for _ in 0..100 {
             let mut confirms = Vec::new();
@@ -119,7 +119,7 @@ impl Broker {
     }
 
     /// Publishes one message and waits until the broker has it.
-    pub(super) async fn post(&self, exchange: &str, key: &str, body: &[u8], headers: FieldTable) {
+    pub(crate) async fn post(&self, exchange: &str, key: &str, body: &[u8], headers: FieldTable) {
         for _ in 0..100 {
             let confirm = self.put(exchange, key, body, headers.clone()).await;
             if confirm.await.unwrap().is_ack() {
@@ -148,7 +148,7 @@ impl Broker {
     }
 
     /// Takes a message as a consumer that refuses it: the broker sets it aside.
-    pub(super) async fn refuse(&self, queue: &str) {
+    pub(crate) async fn refuse(&self, queue: &str) {
         let channel = self.connection.create_channel().await.unwrap();
         for _ in 0..250 {
             let options = BasicGetOptions::default();

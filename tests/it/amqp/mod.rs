@@ -1,7 +1,7 @@
 //! The consumers against a real broker: what is published takes effect once and
 //! is acknowledged only then, whatever goes away meanwhile.
 
-mod broker;
+pub(crate) mod broker;
 mod dead;
 mod delivery;
 mod frames;

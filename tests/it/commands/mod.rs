@@ -3,6 +3,7 @@
 mod apply;
 mod check_config;
 mod config;
+mod outages;
 pub(crate) mod program;
 mod queue;
 mod reconcile;
