@@ -7,10 +7,17 @@ use std::io::{IsTerminal, stderr};
 
 use anyhow::Context;
 use tracing_subscriber::{
-    EnvFilter, Layer, Registry, fmt, layer::SubscriberExt, util::SubscriberInitExt,
+    EnvFilter, Layer, Registry, fmt,
+    layer::{Layered, SubscriberExt},
+    util::SubscriberInitExt,
 };
 
 use crate::config::LogFormat;
+
+/// The filter stands before the lines and not on them: a filter of one layer keeps what
+/// it answered last, and where somebody only asks whether an event would be wanted, as
+/// sqlx does, the next line of that thread went missing with the one not wanted.
+type Filtered = Layered<EnvFilter, Registry>;
 
 /// Begins to write logs. Once for a process.
 ///
@@ -21,12 +28,13 @@ pub fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let lines = fmt::layer()
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal());
-    let lines: Box<dyn Layer<Registry> + Send + Sync> = match format {
+    let lines: Box<dyn Layer<Filtered> + Send + Sync> = match format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry()
-        .with(lines.with_filter(filter))
+        .with(filter)
+        .with(lines)
         .try_init()
         .context("logs are written already")
 }

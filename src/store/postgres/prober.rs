@@ -68,7 +68,14 @@ impl Prober {
     async fn fresh(&self) -> Result<PgConnection> {
         let connecting = tokio::time::timeout(self.connect_max, self.server.connect());
         let away = |_| StoreError::Away("it can't be connected to in time".to_owned());
-        connecting.await.map_err(away)?.map_err(failed)
+        connecting
+            .await
+            .map_err(away)?
+            .map_err(|error| match error {
+                // A peer that hangs up in the middle of the first words.
+                sqlx::Error::Protocol(_) => StoreError::Away(error.to_string()),
+                error => failed(error),
+            })
     }
 }
 
