@@ -4,6 +4,7 @@
 pub(crate) mod broker;
 mod dead;
 mod delivery;
+mod fleet;
 mod frames;
 mod holding;
 mod killed;

@@ -137,6 +137,19 @@ impl Service {
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
+    /// The same where it may be gone.
+    pub(crate) async fn try_get(&self, path: &str) -> Option<(u16, String)> {
+        let url = format!("http://{}{path}", self.address);
+        let answer = reqwest::get(url).await.ok()?;
+        Some((answer.status().as_u16(), answer.text().await.ok()?))
+    }
+
+    /// SIGKILL, and gone.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// The status and body of a POST.
     pub(crate) async fn post(&self, path: &str, body: &serde_json::Value) -> (u16, String) {
         let url = format!("http://{}{path}", self.address);

@@ -77,6 +77,12 @@ pub fn server() -> String {
     })
 }
 
+/// A session of the test's own.
+pub async fn connect(url: &str) -> sqlx::PgConnection {
+    let options = PgConnectOptions::from_str(url).unwrap();
+    options.connect().await.unwrap()
+}
+
 async fn tell(server: &str, statement: String) {
     let options = PgConnectOptions::from_str(server).unwrap();
     let mut connection = options.connect().await.unwrap();
