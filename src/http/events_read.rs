@@ -52,9 +52,10 @@ async fn get_event(
 
 /// List events, the last first seen first
 ///
-/// Also those that wait, that were refused, and the openings of accounts. Filtered by
-/// `source` or `event_id` alone, a page looks at a bounded number of events: it may hold
-/// fewer items than asked for, or none, and the end is where `next_cursor` is null.
+/// Also those that wait, that were refused, and the openings of accounts. Where no index
+/// leads to them, as by `source` or `event_id` alone, a page looks at a bounded number of
+/// events: it may hold fewer items than asked for, or none, and the end is where
+/// `next_cursor` is null.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", operation_id = "listEvents",
     params(EventsParams),

@@ -222,14 +222,15 @@ pub(super) async fn events(
 }
 
 /// Whether no index leads to what is asked for. There is none on sources and event
-/// ids by themselves: each would cost every event of the ledger a write, for a list
-/// that a person asks for now and then.
+/// ids by themselves, nor on tenants: each would cost every event of the ledger a write,
+/// for a list that a person asks for now and then.
 fn leads_nowhere(filter: &EventFilter) -> bool {
     let aside = filter.reason.is_some()
         || filter
             .status
             .is_some_and(|status| status != Status::Applied);
-    filter.source.is_some() != filter.event_id.is_some() && filter.account_id.is_none() && !aside
+    let identity = filter.source.is_some() && filter.event_id.is_some();
+    filter.account_id.is_none() && !identity && !aside
 }
 
 /// Where a walk over the events from a place on ends; `None`: it reaches the first.

@@ -110,6 +110,13 @@ async fn a_rare_source_is_found_in_bounded_steps(#[values(On::Postgres, On::Sqli
         place = page.before;
         assert_eq!(page.views.is_empty(), place.is_some());
     }
+    // A tenant that has nothing does not walk through what all the others have.
+    let store = &books.store;
+    let nobody = store
+        .events("nobody", &EventFilter::default(), None, 10)
+        .await
+        .unwrap();
+    assert_eq!(nobody.before, Some(EVENTS + 1 - EVENTS_WALKED_MAX));
     // A page that is full says where it ends, and the last one that there is no more.
     let common = EventFilter {
         source: Some("common".to_owned()),
