@@ -234,6 +234,97 @@ async fn no_account_is_overdrawn_from_two_sides() {
     fleet.end();
 }
 
+/// Zero rows, explained each by its own word, in the answer, the books and the metrics;
+/// and nothing moved where nothing was applied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn zero_rows_are_told_apart_through_a_queue() {
+    let fleet = Fleet::of(1).await;
+    fleet.open(2, 1_000).await;
+    let queue = fleet.queue();
+    let service = &fleet.services[0];
+    let send = async |body: Value| fleet.broker.publish(&queue, [body.to_string()]).await;
+    for version in 1..=4 {
+        send(json!({"event_id": format!("e{version}"), "account_id": "0", "amount": 1, "version": version})).await;
+    }
+    fleet.settled(4).await;
+    let frozen = json!({"status": "frozen"});
+    assert_eq!(service.patch("/v1/accounts/1", &frozen).await.0, 200);
+    let cases = [
+        (
+            json!({"event_id": "e4", "account_id": "0", "amount": 1, "version": 4}),
+            "duplicate",
+            "",
+        ),
+        (
+            json!({"event_id": "e4", "account_id": "0", "amount": 2, "version": 4}),
+            "rejected",
+            "event_id_reused",
+        ),
+        (
+            json!({"event_id": "ahead", "account_id": "0", "amount": 1, "version": 9}),
+            "parked",
+            "version_gap",
+        ),
+        (
+            json!({"event_id": "behind", "account_id": "0", "amount": 1, "version": 2}),
+            "rejected",
+            "version_conflict",
+        ),
+        (
+            json!({"event_id": "early", "account_id": "none", "amount": 1}),
+            "parked",
+            "account_not_found",
+        ),
+        (
+            json!({"event_id": "poor", "account_id": "0", "amount": 5_000}),
+            "rejected",
+            "insufficient_funds",
+        ),
+        (
+            json!({"event_id": "cold", "account_id": "1", "amount": 1}),
+            "rejected",
+            "account_frozen",
+        ),
+        (
+            json!({"event_id": "usd", "account_id": "0", "amount": 1, "currency": "USD"}),
+            "rejected",
+            "currency_mismatch",
+        ),
+    ];
+    for (body, outcome, reason) in &cases {
+        send(body.clone()).await;
+        let figure =
+            format!("onceledger_events_total{{outcome=\"{outcome}\",reason=\"{reason}\"}} 1");
+        until(&figure, SOON, async || {
+            service.get("/metrics").await.1.contains(&figure)
+        })
+        .await;
+    }
+    for (event_id, amount) in [("zero", 0), ("negative", -1)] {
+        send(json!({"event_id": event_id, "account_id": "0", "amount": amount})).await;
+    }
+    until("both are letters", SOON, async || {
+        let (_, letters) = service.get("/v1/dead-letters?reason=invalid").await;
+        letters.matches("\"field\":\"amount\"").count() == 2
+    })
+    .await;
+    for (body, outcome, reason) in &cases[2..] {
+        let id = body["event_id"].as_str().unwrap();
+        let (_, event) = service.get(&format!("/v1/events/events/{id}")).await;
+        assert!(
+            event.contains(&format!("\"status\":\"{outcome}\"")),
+            "{event}"
+        );
+        assert!(
+            event.contains(&format!("\"reason\":\"{reason}\"")),
+            "{event}"
+        );
+    }
+    fleet.settled(4).await;
+    assert_eq!(fleet.total("balances").await, 1_996);
+    fleet.end();
+}
+
 /// Events that the database refuses for ever are found among their neighbours; one that
 /// fails otherwise waits for its cure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -179,3 +179,39 @@ async fn a_read_only_postgres() {
     };
     outlasts(&database.url, &trouble).await;
 }
+
+/// Behind our own queue stands a queue of somebody's: it is used as it is, and what it
+/// lacks is said once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_classic_queue_is_warned_of_once() {
+    let broker = Broker::new().await;
+    let theirs = broker.name("theirs");
+    broker
+        .declare(&theirs, lapin::types::FieldTable::default())
+        .await;
+    let folder = tempfile::tempdir().unwrap();
+    let (queues, url) = (format!("orders={theirs}"), broker::url());
+    let env = [
+        ("AMQP_URL", url.as_str()),
+        ("ONCELEDGER_AMQP_PREFIX", broker.prefix.as_str()),
+        ("ONCELEDGER_QUEUES", queues.as_str()),
+    ];
+    let mut service = Service::start(folder.path(), &[], &env);
+    service.answers("/readyz", 200).await;
+    let line = service.logged("it is a classic queue");
+    assert!(line.contains("WARN") && line.contains(&theirs), "{line}");
+    let account = json!({"id": "0", "currency": "EUR", "opening_balance": 10});
+    assert_eq!(service.post("/v1/accounts", &account).await.0, 201);
+    broker.publish(&theirs, [debit("e", "0", 3)]).await;
+    until("it is consumed", SOON, async || {
+        service
+            .get("/v1/accounts/0")
+            .await
+            .1
+            .contains("\"balance\":7")
+    })
+    .await;
+    service.signal("TERM");
+    assert_eq!(service.ended(), Some(0), "{}", service.log());
+    assert_eq!(service.log().matches("it is a classic queue").count(), 1);
+}

@@ -158,6 +158,14 @@ impl Service {
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
+    /// The status and body of a PATCH.
+    pub(crate) async fn patch(&self, path: &str, body: &serde_json::Value) -> (u16, String) {
+        let url = format!("http://{}{path}", self.address);
+        let sending = reqwest::Client::new().patch(url).json(body).send();
+        let answer = sending.await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
     /// Waits until a GET answers with this status.
     pub(crate) async fn answers(&self, path: &str, status: u16) {
         let end = Instant::now() + LIMIT;

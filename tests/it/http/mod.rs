@@ -6,6 +6,7 @@ mod events;
 mod export;
 mod history;
 mod letters;
+mod life;
 mod lookup;
 mod moments;
 mod openapi;

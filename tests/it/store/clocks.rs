@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onceledger::{
     clock::Clock,
     copies::Copies,
-    domain::{Kind, Timestamp, Work},
+    domain::{Kind, Timestamp, Verdict, Work},
     ledger::Ledger,
     store::{Direction, Store},
     telemetry::Metrics,
@@ -96,6 +96,33 @@ async fn a_moment_finds_the_last_entry_until_then(#[values(On::Postgres, On::Sql
         let found = books.store.version_at(&key(id), Timestamp(i64::MAX)).await;
         assert_eq!(found, Ok(None), "{id}");
     }
+}
+
+/// A month later, in another process that knows nothing of it: no second debit.
+#[rstest]
+#[tokio::test]
+async fn the_same_event_a_month_later_is_a_duplicate(#[values(On::Postgres, On::Sqlite)] on: On) {
+    const MONTH: i64 = 31 * 24 * 60 * MINUTE;
+    let books = on.books().await;
+    let events = |expected| {
+        let versioned = submit(event("a", "versioned", Kind::Debit, 1, expected));
+        vec![submit(debit("a", "free", 1)), versioned]
+    };
+    let clock = Clock::standing_at(NOW);
+    let mut then = ledger(books.store.clone(), &clock);
+    settle(&mut then, vec![opens("a", 100)]).await;
+    settle(&mut then, events(Some(2))).await;
+    clock.set(Timestamp(NOW.0 + MONTH));
+    let mut now = ledger(books.another().await, &clock);
+    for ledger in [&mut now, &mut then] {
+        let told = settle(ledger, events(Some(2))).await;
+        assert!(
+            told.iter().all(|it| it.verdict == Verdict::Duplicate),
+            "{told:?}"
+        );
+    }
+    assert_eq!(state(&*books.store, "a").await, (3, 98));
+    sound(&*books.store).await;
 }
 
 /// A history of 100,000 entries and a few rows read of it.

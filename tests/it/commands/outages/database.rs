@@ -107,7 +107,8 @@ async fn debits_wait_while_postgres_is_away_and_apply_once_when_it_is_back() {
     for (network, outage) in [
         (Network::Broken, 500),
         (Network::Silent, 5_000),
-        (Network::Broken, 5_000),
+        // Longer than deliveries are held: the channel is closed in between, once.
+        (Network::Broken, 62_000),
     ] {
         let bodies =
             (total..total + 500).map(|n| debit(&format!("e{n}"), &(n % 5).to_string()).to_string());
