@@ -128,13 +128,6 @@ async fn every_copy_is_counted(size: usize) {
         fleet.copies().await == EVENTS as i64
     })
     .await;
-    for service in &fleet.services {
-        let (_, metrics) = service.get("/metrics").await;
-        assert!(
-            metrics.contains("outcome=\"applied\""),
-            "one of them did nothing: {metrics}"
-        );
-    }
     fleet.end();
 }
 
