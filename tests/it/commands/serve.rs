@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::json;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 
 use super::program::{Service, run};
 use crate::support::databases;
@@ -195,22 +195,10 @@ async fn known_away(service: &Service, event: &serde_json::Value) {
 }
 
 /// Passes connections on to a server until it is dropped.
-struct Passage {
-    #[expect(dead_code, reason = "ends its tasks when dropped")]
-    tasks: JoinSet<()>,
-    silent: watch::Sender<bool>,
-}
+struct Passage(#[expect(dead_code, reason = "ends its tasks when dropped")] JoinSet<()>);
 
 impl Passage {
-    /// Keeps every connection and passes nothing on; or passes on again what comes
-    /// from then on.
-    fn silence(&self, silent: bool) {
-        self.silent.send_replace(silent);
-    }
-
     async fn open(port: u16, server: String) -> Self {
-        let silent = watch::Sender::new(false);
-        let listening = silent.clone();
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", port))
             .await
             .unwrap();
@@ -220,26 +208,14 @@ impl Passage {
             loop {
                 let (mut client, _) = listener.accept().await.unwrap();
                 let server = server.clone();
-                let mut silent = listening.subscribe();
                 open.spawn(async move {
-                    // What was opened in silence stays so, as what was cut off by it.
-                    if *silent.borrow() {
-                        return std::future::pending().await;
-                    }
                     let mut server = tokio::net::TcpStream::connect(server).await.unwrap();
-                    let silenced = async {
-                        // Whoever could silence it is there as long as this is.
-                        let _ = silent.wait_for(|silent| *silent).await;
-                    };
-                    tokio::select! {
-                        // A broken connection is what this is for.
-                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-                        () = silenced => std::future::pending().await,
-                    }
+                    // A broken connection is what this is for.
+                    let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
                 });
             }
         });
-        Self { tasks, silent }
+        Self(tasks)
     }
 }
 
@@ -285,45 +261,4 @@ async fn postgres_may_come_late_go_away_and_come_back() {
     let log = service.log();
     assert_eq!(log.matches("trying on without").count(), 2, "{log}");
     assert_eq!(log.matches("the database answers").count(), 2, "{log}");
-}
-
-/// A server that went without a word: its connections stand, and nothing comes.
-#[tokio::test]
-async fn a_silent_postgres_is_found_away_and_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let database = databases::postgres().await;
-    let port = closed_port();
-    let mut url = url::Url::parse(&database.url).unwrap();
-    let server = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap_or(5432));
-    url.set_host(Some("127.0.0.1")).unwrap();
-    url.set_port(Some(port)).unwrap();
-    let passage = Passage::open(port, server).await;
-    let mut service = Service::start(folder.path(), &["--database-url", url.as_str()], &[]);
-    service.answers("/readyz", 200).await;
-    let account = json!({"id": "1", "currency": "EUR", "opening_balance": 10});
-    assert_eq!(service.post("/v1/accounts", &account).await.0, 201);
-
-    passage.silence(true);
-    // A call of that moment is let go as soon as the silence is known.
-    let (status, body) = service.get("/v1/accounts/1").await;
-    assert!(
-        status == 503 && body.contains("database_unavailable"),
-        "{body}"
-    );
-    service.answers("/readyz", 503).await;
-    let event = json!({"event_id": "e", "account_id": "1", "amount": 3});
-    known_away(&service, &event).await;
-
-    passage.silence(false);
-    service.answers("/readyz", 200).await;
-    for _ in 0..100 {
-        if service.post("/v1/events", &event).await.0 == 200 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    let (status, body) = service.get("/v1/accounts/1").await;
-    assert!(status == 200 && body.contains("\"balance\":7"), "{body}");
-    service.signal("TERM");
-    assert_eq!(service.ended(), Some(0), "{}", service.log());
 }
