@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::{
     account_json::raw,
-    history::EntryType,
+    entry_json::EntryType,
     schemas::{EventStatusJson, ReasonJson},
 };
 use crate::{

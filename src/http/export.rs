@@ -1,7 +1,7 @@
 //! A whole history as one stream: CSV (RFC 4180) or NDJSON.
 //!
 //! What lives here: which form is wanted, and the stream of pages. What must not:
-//! what an entry says ([`super::history`]). Between two pages nothing of the database
+//! what an entry says ([`super::entry_json`]). Between two pages nothing of the database
 //! is held, and the next page is read when the reader has taken the one before: a
 //! slow reader costs neither memory nor a connection.
 
@@ -17,7 +17,7 @@ use mediatype::{
     names::{self, APPLICATION, TEXT},
 };
 
-use super::{Api, history::EntryJson};
+use super::{Api, entry_json::EntryJson};
 use crate::{
     domain::{Account, AccountKey},
     store::{Direction, StoreError},

@@ -29,6 +29,7 @@ mod body;
 mod call;
 mod caller;
 mod docs;
+mod entry_json;
 mod event_in;
 mod event_json;
 mod events;
