@@ -135,6 +135,23 @@ impl File {
             .connect_lazy_with(to_file)
     }
 
+    /// The connection that walks the whole history. What it must sort goes to a file,
+    /// so that a long history costs no memory.
+    pub(super) fn walker(&self, options: &StoreOptions) -> Pool {
+        let to_file = self
+            .options()
+            .pragma("temp_store", "file")
+            .pragma("query_only", "1")
+            .pragma("cache_size", "-8192");
+        SqlitePoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(options.acquire_timeout)
+            .acquire_slow_threshold(options.acquire_timeout)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connect_lazy_with(to_file)
+    }
+
     fn options(&self) -> SqliteConnectOptions {
         SqliteConnectOptions::new()
             .filename(&self.path)

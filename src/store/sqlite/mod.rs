@@ -117,7 +117,7 @@ impl SqliteStore {
             writer: file.writer(make).await?,
             ledger: file.readers(options.ledger_connections, options),
             reads: file.readers(options.read_connections, options),
-            walks: file.readers(1, options),
+            walks: file.walker(options),
             doubt: Doubt::default(),
         })
     }
@@ -308,7 +308,7 @@ impl Store for SqliteStore {
     }
 
     async fn verify(&self) -> Result<Verified> {
-        verify::verify(&self.reads).await
+        verify::verify(&self.walks).await
     }
 
     /// The writer last: who closes last moves the write-ahead log into the file.
