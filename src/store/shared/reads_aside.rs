@@ -82,19 +82,18 @@ async fn holder(pool: &Pool, record: &Record) -> Result<Option<Identity>> {
     )))
 }
 
+/// What [`seen`] reads, up to the condition.
+fn seen_events() -> QueryBuilder<Db> {
+    QueryBuilder::new(format!("SELECT {SEEN}, {} {EVENTS}", rows::RECORD))
+}
+
 /// Those of some events that are known, with their metadata and without their raw
 /// messages.
 pub(super) async fn events_of(pool: &Pool, identities: &[Identity]) -> Result<Vec<EventView>> {
     let mut views = Vec::new();
     for part in identities.chunks(KEYS_MAX) {
-        let mut query = QueryBuilder::<Db>::new("SELECT ");
-        query
-            .push(SEEN)
-            .push(", ")
-            .push(rows::RECORD)
-            .push(" ")
-            .push(EVENTS)
-            .push(" WHERE e.key IN (");
+        let mut query = seen_events();
+        query.push(" WHERE e.key IN (");
         let mut keys = query.separated(", ");
         for identity in part {
             keys.push_bind(identity.key().0.to_vec());
@@ -129,15 +128,8 @@ pub(super) async fn events(
         true => walk_end(pool, before).await?,
         false => None,
     };
-    let mut query = QueryBuilder::<Db>::new("SELECT ");
-    query
-        .push(SEEN)
-        .push(", ")
-        .push(rows::RECORD)
-        .push(" ")
-        .push(EVENTS)
-        .push(" WHERE e.tenant = ")
-        .push_bind(tenant);
+    let mut query = seen_events();
+    query.push(" WHERE e.tenant = ").push_bind(tenant);
     match (filter.status, filter.reason) {
         (Some(Status::Applied), _) => {
             query.push(" AND e.status = 'applied' AND e.version IS NOT NULL");

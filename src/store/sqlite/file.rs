@@ -121,8 +121,13 @@ impl File {
 
     /// Connections that only read.
     pub(super) fn readers(&self, connections: u32, options: &StoreOptions) -> Pool {
+        self.reading(connections, options, "memory")
+    }
+
+    fn reading(&self, connections: u32, options: &StoreOptions, temp_store: &'static str) -> Pool {
         let to_file = self
             .options()
+            .pragma("temp_store", temp_store)
             .statement_cache_capacity(options.statement_cache)
             .pragma("query_only", "1")
             .pragma("cache_size", "-8192");
@@ -138,18 +143,7 @@ impl File {
     /// The connection that walks the whole history. What it must sort goes to a file,
     /// so that a long history costs no memory.
     pub(super) fn walker(&self, options: &StoreOptions) -> Pool {
-        let to_file = self
-            .options()
-            .pragma("temp_store", "file")
-            .pragma("query_only", "1")
-            .pragma("cache_size", "-8192");
-        SqlitePoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(options.acquire_timeout)
-            .acquire_slow_threshold(options.acquire_timeout)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .connect_lazy_with(to_file)
+        self.reading(1, options, "file")
     }
 
     fn options(&self) -> SqliteConnectOptions {
