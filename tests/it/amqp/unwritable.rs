@@ -1,4 +1,4 @@
-//! A database that answers and takes no writes, with the real program: everything is
+//! A disk that is full, and a queue of somebody else, with the real program: everything is
 //! held back, told, and goes on by itself.
 
 use std::os::unix::fs::MetadataExt;
@@ -17,14 +17,8 @@ use crate::{
 
 const EVENTS: i64 = 3_000;
 
-/// What makes a database take no writes, and takes that back.
-trait Trouble {
-    async fn begin(&self);
-    async fn end(&self);
-}
-
-/// The program consumes while the trouble comes and goes.
-async fn outlasts(database_url: &str, trouble: &impl Trouble) {
+/// The program consumes while the disk is full, and has room again.
+async fn outlasts(database_url: &str, disk: &SmallDisk) {
     let broker = Broker::new().await;
     let (queue, url) = (broker.name("events"), broker::url());
     let folder = tempfile::tempdir().unwrap();
@@ -51,7 +45,7 @@ async fn outlasts(database_url: &str, trouble: &impl Trouble) {
     })
     .await;
 
-    trouble.begin().await;
+    disk.fill();
     // More than finds a place in pages that are there already.
     broker.publish(&queue, debits(50, EVENTS)).await;
     service.answers("/readyz?only=database", 503).await;
@@ -59,7 +53,7 @@ async fn outlasts(database_url: &str, trouble: &impl Trouble) {
     let stuck = version().await;
     assert!(stuck < EVENTS, "all of it went in");
 
-    trouble.end().await;
+    disk.free();
     service.answers("/readyz", 200).await;
     until("the rest is applied", SOON * 2, async || {
         version().await == EVENTS + 1
@@ -85,17 +79,6 @@ async fn outlasts(database_url: &str, trouble: &impl Trouble) {
     let log = service.log();
     let told = log.matches("the database can't be worked with").count();
     assert!((1..=20).contains(&told), "told {told} times: {log}");
-}
-
-/// A disk that is full, and has space again.
-impl Trouble for SmallDisk {
-    async fn begin(&self) {
-        self.fill();
-    }
-
-    async fn end(&self) {
-        self.free();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,47 +120,6 @@ async fn a_full_disk_under_postgres() {
     outlasts(&url, &disk).await;
     drop(database);
     tell(format!("DROP TABLESPACE {space}")).await;
-}
-
-/// What an administrator sets before a switch-over.
-struct ReadOnly {
-    server: String,
-    name: String,
-}
-
-impl ReadOnly {
-    async fn tell(&self, state: &str) {
-        let mut server = sqlx::PgConnection::connect(&self.server).await.unwrap();
-        let name = &self.name;
-        let statement = format!(
-            "ALTER DATABASE {name} SET default_transaction_read_only = {state}; \
-             SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
-        );
-        sqlx::raw_sql(AssertSqlSafe(statement))
-            .execute(&mut server)
-            .await
-            .unwrap();
-    }
-}
-
-impl Trouble for ReadOnly {
-    async fn begin(&self) {
-        self.tell("on").await;
-    }
-
-    async fn end(&self) {
-        self.tell("off").await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_only_postgres() {
-    let database = databases::postgres().await;
-    let trouble = ReadOnly {
-        server: databases::server(),
-        name: database.name(),
-    };
-    outlasts(&database.url, &trouble).await;
 }
 
 /// Behind our own queue stands a queue of somebody's: it is used as it is, and what it

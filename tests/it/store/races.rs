@@ -2,6 +2,7 @@
 //! whatever is answered is right at some moment of the call.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -13,8 +14,8 @@ use onceledger::{
     clock::Clock,
     copies::Copies,
     domain::{
-        AccountStatus, Answer, Ask, Event, Kind, Patch, PatchRefusal, Reason, Status, Timestamp,
-        Told, Verdict, Work,
+        AccountStatus, Answer, Ask, Event, EventKey, Kind, Patch, PatchRefusal, Reason, Status,
+        Timestamp, Told, Verdict, Work,
     },
     ledger::Ledger,
     store::{Direction, EventFilter, LetterFilter, Store},
@@ -388,7 +389,14 @@ async fn answers_are_true(on: On, scripts: Vec<Vec<Move>>) {
         .await
         .unwrap();
     let balance = |version: i64| history[version as usize - 1].balance_after.unwrap();
-    for (before, after, told) in answers.into_iter().flatten() {
+    let answers: Vec<(i64, i64, Told)> = answers.into_iter().flatten().collect();
+    // When each identity was sent for the first time.
+    let mut first: HashMap<EventKey, i64> = HashMap::new();
+    for (before, _, told) in &answers {
+        let since = first.entry(told.event.identity.key()).or_insert(*before);
+        *since = (*since).min(*before);
+    }
+    for (before, after, told) in answers {
         let content = &told.event.content;
         match (told.verdict, told.found) {
             (Verdict::Applied | Verdict::Duplicate, _) => {
@@ -398,8 +406,7 @@ async fn answers_are_true(on: On, scripts: Vec<Vec<Move>>) {
             }
             (Verdict::Rejected(reason), Some(found)) => {
                 // A copy of what was refused before gets the answer of then.
-                let copy = told.event.identity.event_id.starts_with("shared");
-                let since = if copy { 1 } else { before };
+                let since = first[&told.event.identity.key()];
                 assert!(
                     (since..=after).contains(&found.version),
                     "{before} {found:?} {after} {told:?}"
