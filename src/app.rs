@@ -149,16 +149,7 @@ fn lanes(
         .clone()
         .run(store.clone(), clock.clone(), groups.copies.stopping());
     groups.copies.spawn("copies", counting);
-    let ledgers = (0..config.lanes)
-        .map(|_| {
-            Ledger::new(
-                store.clone(),
-                clock.clone(),
-                metrics.clone(),
-                copies.clone(),
-            )
-        })
-        .collect();
+    let ledgers = Ledger::for_lanes(config.lanes, store, clock, metrics, &copies);
     let gathering = Gathering {
         batch_max: config.batch_max,
         linger: Duration::from_millis(config.batch_linger_ms),

@@ -18,10 +18,14 @@ use crate::{
 /// What is called with the answer, once, whatever it is.
 pub type Reply = Box<dyn FnOnce(Result<Answer, Failure>) + Send>;
 
+/// Looks at an ask on its way to a lane, and may put itself before the reply.
+pub type Tap = Arc<dyn Fn(&Work, Reply) -> Reply + Send + Sync>;
+
 /// The way to the lanes; cheap to clone.
 #[derive(Clone)]
 pub struct Lanes {
     senders: Arc<[mpsc::Sender<Job>]>,
+    tap: Option<Tap>,
 }
 
 /// How a lane gathers its batches.
@@ -50,12 +54,25 @@ impl Lanes {
                 sender
             })
             .collect();
-        Self { senders }
+        Self { senders, tap: None }
+    }
+
+    /// A way to the same lanes past somebody who measures.
+    #[must_use]
+    pub fn tapped(&self, tap: Tap) -> Self {
+        Self {
+            senders: self.senders.clone(),
+            tap: Some(tap),
+        }
     }
 
     /// Brings an ask to the lane of its account, waiting while that lane is full.
     /// Asks on one account are settled in the order in which they were sent.
     pub async fn send(&self, work: Work, reply: Reply) {
+        let reply = match &self.tap {
+            Some(tap) => tap(&work, reply),
+            None => reply,
+        };
         let lane = &self.senders[work.account.share(self.senders.len())];
         if let Err(mpsc::error::SendError(job)) = lane.send(Job { work, reply }).await {
             (job.reply)(Err(Failure::Stopping));

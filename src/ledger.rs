@@ -1,6 +1,8 @@
 //! THE path, on one screen: load what the batch touches, decide, commit; where
 //! what was decided on turned out stale, load and decide again.
 
+mod novelty;
+
 use std::{
     num::NonZeroUsize,
     sync::Arc,
@@ -12,6 +14,7 @@ use lru::LruCache;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 
+use self::novelty::Novelty;
 use crate::{
     clock::Clock,
     copies::Copies,
@@ -20,8 +23,9 @@ use crate::{
     telemetry::{EventLabels, LetterLabels, Metrics},
 };
 
-/// Accounts that one ledger remembers between batches.
-const CACHED_ACCOUNTS: NonZeroUsize = NonZeroUsize::new(50_000).unwrap();
+/// Accounts that the ledgers of a process remember together between batches; one
+/// takes about 400 bytes.
+const CACHED_ACCOUNTS: usize = 120_000;
 
 /// How long an account that somebody else holds is left alone before it is
 /// looked at again.
@@ -38,6 +42,7 @@ pub struct Ledger {
     metrics: Metrics,
     copies: Copies,
     cache: LruCache<AccountKey, Page>,
+    novelty: Novelty,
     /// Accounts that somebody else holds, and until when nobody asks again.
     locked: FxHashMap<AccountKey, Instant>,
 }
@@ -64,17 +69,54 @@ pub enum Failure {
 }
 
 impl Ledger {
-    /// A ledger with an empty cache.
+    /// One ledger alone, with an empty cache.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, clock: Clock, metrics: Metrics, copies: Copies) -> Self {
+        Self::remembering(CACHED_ACCOUNTS, store, clock, metrics, copies)
+    }
+
+    /// A ledger for each lane, with empty caches.
+    #[must_use]
+    pub fn for_lanes(
+        lanes: usize,
+        store: &Arc<dyn Store>,
+        clock: &Clock,
+        metrics: &Metrics,
+        copies: &Copies,
+    ) -> Vec<Self> {
+        let each = CACHED_ACCOUNTS / lanes.max(1);
+        (0..lanes)
+            .map(|_| {
+                let (store, clock) = (store.clone(), clock.clone());
+                Self::remembering(each, store, clock, metrics.clone(), copies.clone())
+            })
+            .collect()
+    }
+
+    fn remembering(
+        accounts: usize,
+        store: Arc<dyn Store>,
+        clock: Clock,
+        metrics: Metrics,
+        copies: Copies,
+    ) -> Self {
         Self {
             store,
             clock,
             metrics,
             copies,
-            cache: LruCache::new(CACHED_ACCOUNTS),
+            cache: LruCache::new(NonZeroUsize::new(accounts).unwrap_or(NonZeroUsize::MIN)),
+            novelty: Novelty::new(),
             locked: FxHashMap::default(),
         }
+    }
+
+    /// The same, but it takes events for new without a look-up from the start, and
+    /// again right after each mistake: for tests of wrong guesses.
+    #[must_use]
+    pub fn trusting(mut self) -> Self {
+        self.novelty = Novelty::trusting();
+        self
     }
 
     /// Settles a batch in arrival order and answers each ask, in the same order.
@@ -148,14 +190,14 @@ impl Ledger {
     /// Load, decide, commit.
     async fn round(&mut self, works: &[&Work]) -> Result<Harvest, StoreError> {
         let pages = self.pages(works).await?;
-        let mut keys: Vec<_> = works.iter().filter_map(|work| work.key()).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let known = if keys.is_empty() {
+        let doubtful = self.novelty.doubtful(works);
+        let known = if doubtful.is_empty() {
             Vec::new()
         } else {
-            self.store.lookup(&keys).await?
+            self.store.lookup(&doubtful).await?
         };
+        let found = known.iter().map(|record| record.event.identity.key());
+        self.novelty.found(found);
         let decided = Book::decide(pages, known, works, self.clock.now());
         let committed = if decided.plan.is_empty() {
             Committed::default()
@@ -163,7 +205,12 @@ impl Ledger {
             self.metrics.batches.inc();
             self.store.commit(&decided.plan).await?
         };
-        Ok(self.conclude(decided, &committed))
+        let harvest = self.conclude(decided, &committed);
+        let answered = works.iter().zip(&harvest.answers);
+        let decided = answered.filter(|(_, answer)| answer.is_some());
+        self.novelty
+            .decided(decided.filter_map(|(work, _)| work.key()));
+        Ok(harvest)
     }
 
     /// The pages of all accounts that the batch names, from the cache or the store.
@@ -257,7 +304,10 @@ impl Ledger {
             self.cache.pop(&work.account);
         }
         match error {
-            StoreError::Raced => Harvest::again(works),
+            StoreError::Raced => {
+                self.novelty.mistaken();
+                Harvest::again(works)
+            }
             StoreError::Conflicted(_) => {
                 self.metrics.conflicts.inc();
                 Harvest::again(works)

@@ -8,6 +8,7 @@
 
 pub mod amqp;
 pub mod app;
+pub mod bench;
 pub mod clock;
 pub mod commands;
 pub mod config;

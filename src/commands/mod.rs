@@ -4,6 +4,7 @@
 //! the shell. What must not: the work itself.
 
 mod apply;
+mod bench;
 mod check_config;
 mod healthcheck;
 mod migrate;
@@ -47,6 +48,7 @@ enum Command {
     Apply(apply::Apply),
     Verify(verify::Verify),
     Reconcile(reconcile::Reconcile),
+    Bench(bench::Bench),
     Migrate(migrate::Migrate),
     CheckConfig(check_config::CheckConfig),
     Healthcheck(healthcheck::Healthcheck),
@@ -75,6 +77,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Apply(apply) => apply.run().await,
         Command::Verify(verify) => verify.run().await,
         Command::Reconcile(reconcile) => reconcile.run().await,
+        Command::Bench(bench) => bench.run().await,
         Command::Migrate(migrate) => migrate.run().await,
         Command::CheckConfig(check) => check.run(),
         Command::Healthcheck(check) => check.run().await,

@@ -115,9 +115,9 @@ fn numbers(layers: &mut Layers<'_>, sqlite: bool) -> Numbers {
         layers.take(key, default, read, "a whole number is allowed")
     };
     let numbers = Numbers {
-        prefetch: number("prefetch", 1_000),
+        prefetch: number("prefetch", 2_000),
         // SQLite has one writer: a second lane would only wait for the first.
-        lanes: number("lanes", if sqlite { 1 } else { 2 }),
+        lanes: number("lanes", if sqlite { 1 } else { 3 }),
         batch_max: number("batch_max", 500),
         batch_linger_ms: number("batch_linger_ms", 0),
         sweep_secs: number("sweep_secs", 5),

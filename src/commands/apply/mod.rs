@@ -137,15 +137,11 @@ impl Apply {
             .clone()
             .run(store.clone(), clock.clone(), tasks.stopping());
         tasks.spawn("copies", flushing);
-        let (senders, writers): (Vec<_>, Vec<_>) = (0..config.lanes)
-            .map(|_| {
+        let ledgers = Ledger::for_lanes(config.lanes, store, &clock, &metrics, &copies);
+        let (senders, writers): (Vec<_>, Vec<_>) = ledgers
+            .into_iter()
+            .map(|ledger| {
                 let (sender, jobs) = mpsc::channel(config.batch_max * 2);
-                let ledger = Ledger::new(
-                    store.clone(),
-                    clock.clone(),
-                    metrics.clone(),
-                    copies.clone(),
-                );
                 let writer = writer::write(ledger, jobs, config.batch_max, report);
                 (sender, writer)
             })

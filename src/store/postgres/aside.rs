@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
-use sqlx::{PgExecutor, PgPool};
+use sqlx::PgExecutor;
 use uuid::Uuid;
 
-use super::{error::failed, unit::Loan};
+use super::{connections::Connections, error::failed, unit::Loan};
 use crate::{
     clock,
     domain::{Audit, EventKey, Letter, Timestamp},
@@ -46,8 +46,12 @@ DO UPDATE SET copies = old.copies + EXCLUDED.copies,
               last_seen_at = greatest(old.last_seen_at, EXCLUDED.last_seen_at)";
 
 /// Keeps messages that never became an event.
-pub(super) async fn set_aside(pool: &PgPool, set: &[Letter], at: Timestamp) -> Result<()> {
-    let mut loan = Loan::of(pool).await?;
+pub(super) async fn set_aside(
+    connections: &Connections,
+    set: &[Letter],
+    at: Timestamp,
+) -> Result<()> {
+    let mut loan = Loan::of(connections).await?;
     let done = letters(loan.connection(), &set.iter().collect::<Vec<_>>(), at).await;
     loan.back(done)
 }
@@ -156,13 +160,17 @@ pub(super) async fn audits(
 }
 
 /// Counts copies that were seen.
-pub(super) async fn copies(pool: &PgPool, copies: &[(EventKey, i64)], at: Timestamp) -> Result<()> {
+pub(super) async fn copies(
+    connections: &Connections,
+    copies: &[(EventKey, i64)],
+    at: Timestamp,
+) -> Result<()> {
     if copies.is_empty() {
         return Ok(());
     }
     let (keys, counts): (Vec<[u8; 16]>, Vec<i64>) =
         copies.iter().map(|(key, count)| (key.0, *count)).unzip();
-    let mut loan = Loan::of(pool).await?;
+    let mut loan = Loan::of(connections).await?;
     let done = sqlx::query(COPIES)
         .bind(at.0)
         .bind(keys)
@@ -178,13 +186,13 @@ pub(super) async fn copies(pool: &PgPool, copies: &[(EventKey, i64)], at: Timest
 const PROOF_ROWS: usize = 500;
 
 /// Writes for real, and takes it away again.
-pub(super) async fn prove(pool: &PgPool) -> Result<()> {
+pub(super) async fn prove(connections: &Connections) -> Result<()> {
     let rows: Vec<(EventKey, i64)> = (0..PROOF_ROWS)
         .map(|_| (EventKey(clock::new_id().into_bytes()), 0))
         .collect();
-    copies(pool, &rows, Timestamp(0)).await?;
+    copies(connections, &rows, Timestamp(0)).await?;
     let keys: Vec<[u8; 16]> = rows.iter().map(|(key, _)| key.0).collect();
-    let mut loan = Loan::of(pool).await?;
+    let mut loan = Loan::of(connections).await?;
     let cleared = sqlx::query("DELETE FROM event_seen WHERE key = ANY($1)")
         .bind(keys)
         .execute(loan.connection())

@@ -4,11 +4,12 @@
 //! What must not be here: rules, and trying again.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection};
 
 use super::{
     aside,
     columns::{ConditionColumns, DetailColumns, EventColumns, SettingColumns},
+    connections::Connections,
     error::failed,
     post::Posting,
     rows::Cells,
@@ -85,14 +86,14 @@ SET metadata = EXCLUDED.metadata,
     marks = coalesce(EXCLUDED.marks, old.marks), body = coalesce(EXCLUDED.body, old.body)";
 
 /// Commits a plan.
-pub(super) async fn commit(pool: &PgPool, plan: &Plan) -> Result<Committed> {
+pub(super) async fn commit(connections: &Connections, plan: &Plan) -> Result<Committed> {
     for change in &plan.accounts {
         check(change)?;
     }
     if plan.accounts.iter().all(is_plain) {
-        return post_plain(pool, plan).await;
+        return post_plain(connections, plan).await;
     }
-    let mut unit = Unit::begin(pool, "BEGIN").await?;
+    let mut unit = Unit::begin(Loan::of(connections).await?, "BEGIN").await?;
     match write(unit.connection(), plan).await {
         Ok(committed) => {
             unit.commit().await?;
@@ -151,12 +152,12 @@ fn same_settings(before: &Account, after: &Account) -> bool {
 }
 
 /// One statement is its own transaction.
-async fn post_plain(pool: &PgPool, plan: &Plan) -> Result<Committed> {
+async fn post_plain(connections: &Connections, plan: &Plan) -> Result<Committed> {
     let mut posting = Posting::default();
     for change in &plan.accounts {
         add(&mut posting, change, None)?;
     }
-    let mut loan = Loan::of(pool).await?;
+    let mut loan = Loan::of(connections).await?;
     let held = posting.send(loan.connection()).await;
     if matches!(held, Err(StoreError::Locked)) {
         // The server tells of the failure before it lets go of its own locks; who

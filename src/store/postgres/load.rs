@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use sqlx::{AssertSqlSafe, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::{
+    connections::Connections,
     error::failed,
     rows::{self, Cells},
     unit::Loan,
@@ -21,8 +22,8 @@ use crate::{
 /// Reads the pages of accounts, in the order asked for: one statement, and a
 /// second one only where something waits. What was parked after the first one's
 /// snapshot has moved the revision, and the commit notices.
-pub(super) async fn load(pool: &PgPool, keys: &[AccountKey]) -> Result<Vec<Page>> {
-    let mut loan = Loan::of(pool).await?;
+pub(super) async fn load(connections: &Connections, keys: &[AccountKey]) -> Result<Vec<Page>> {
+    let mut loan = Loan::of(connections).await?;
     let pages = pages(loan.connection(), keys).await;
     loan.back(pages)
 }
@@ -129,13 +130,13 @@ fn cut(page: &mut Page) {
 }
 
 /// The records of those identities that are known.
-pub(super) async fn lookup(pool: &PgPool, keys: &[EventKey]) -> Result<Vec<Record>> {
+pub(super) async fn lookup(connections: &Connections, keys: &[EventKey]) -> Result<Vec<Record>> {
     let sql = format!(
         "SELECT {} FROM event e LEFT JOIN event_detail d ON d.key = e.key WHERE e.key = ANY ($1)",
         rows::RECORD
     );
     let keys: Vec<[u8; 16]> = keys.iter().map(|key| key.0).collect();
-    let mut loan = Loan::of(pool).await?;
+    let mut loan = Loan::of(connections).await?;
     let found = sqlx::query(AssertSqlSafe(sql))
         .bind(keys)
         .fetch_all(loan.connection())
@@ -161,10 +162,13 @@ WITH asked AS (
 SELECT tenant, account_id FROM asked WHERE id NOT IN (SELECT id FROM free)";
 
 /// Which of these accounts are locked.
-pub(super) async fn locked(pool: &PgPool, keys: &[AccountKey]) -> Result<Vec<AccountKey>> {
+pub(super) async fn locked(
+    connections: &Connections,
+    keys: &[AccountKey],
+) -> Result<Vec<AccountKey>> {
     let (tenants, ids): (Vec<&str>, Vec<&str>) =
         keys.iter().map(|key| (&*key.tenant, &*key.id)).unzip();
-    let mut loan = Loan::of(pool).await?;
+    let mut loan = Loan::of(connections).await?;
     let rows: Result<Vec<(String, String)>> = sqlx::query_as(LOCKED)
         .bind(tenants)
         .bind(ids)

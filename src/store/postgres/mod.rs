@@ -28,6 +28,7 @@ mod aside;
 mod checks;
 mod columns;
 mod commit;
+mod connections;
 mod error;
 mod load;
 mod post;
@@ -70,6 +71,7 @@ use sqlx::{
 use uuid::Uuid;
 
 use self::{
+    connections::Connections,
     error::{failed, migration_failed},
     prober::Prober,
 };
@@ -116,7 +118,7 @@ const WALK_SESSION: &str = "SET statement_timeout = '60s'";
 #[derive(Clone, Debug)]
 pub struct PostgresStore {
     /// For the path of an event and whatever else writes.
-    ledger: Pool,
+    ledger: Connections,
     /// For everything that only reads.
     reads: Pool,
     /// For what walks the whole history: one at a time, so that the readers keep
@@ -144,9 +146,12 @@ impl PostgresStore {
         Ok(Self {
             // A connection that died is told by the first statement on it, and
             // the caller then waits as for any database that is away.
-            ledger: pool(options, options.ledger_connections, LEDGER_SESSION)
-                .test_before_acquire(false)
-                .connect_lazy_with(server.clone()),
+            ledger: Connections::of(
+                pool(options, options.ledger_connections, LEDGER_SESSION)
+                    .test_before_acquire(false)
+                    .connect_lazy_with(server.clone()),
+                options.acquire_timeout,
+            ),
             reads: pool(options, options.read_connections, "").connect_lazy_with(server.clone()),
             walks: pool(options, 1, WALK_SESSION).connect_lazy_with(server),
             prober: Arc::new(prober),
@@ -324,8 +329,9 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Result<()> {
-        let pools = [&self.ledger, &self.reads, &self.walks];
-        self.patient(self.prober.writable(&pools)).await?;
+        let pools = [&self.reads, &self.walks];
+        self.patient(self.prober.writable(&self.ledger, &pools))
+            .await?;
         if self.doubt.stands() {
             self.patient(aside::prove(&self.ledger)).await?;
             self.doubt.settle();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, postgres::PgConnectOptions};
 use tokio::sync::Mutex;
 
-use super::error::failed;
+use super::{connections::Connections, error::failed};
 use crate::store::{Result, StoreError};
 
 /// Asks on a connection of its own, and makes it anew where it broke.
@@ -34,9 +34,9 @@ impl Prober {
     }
 
     /// Whether the server answers and takes writes. Where this connection turns out
-    /// dead, those that idle in `pools` count as dead too, so that no caller meets one
+    /// dead, those that idle elsewhere count as dead too, so that no caller meets one
     /// when the server is back.
-    pub(super) async fn writable(&self, pools: &[&PgPool]) -> Result<()> {
+    pub(super) async fn writable(&self, ledger: &Connections, pools: &[&PgPool]) -> Result<()> {
         let mut place = self.connection.lock().await;
         // Taken out while it is asked: one that is given up half-way is not used again.
         if let Some(mut connection) = place.take()
@@ -49,6 +49,8 @@ impl Prober {
             }
         }
         let mut connection = self.fresh().await?;
+        ledger.forget();
+        forget_idle(ledger.pool());
         pools.iter().copied().for_each(forget_idle);
         let writable = ask(&mut connection).await?;
         *place = Some(connection);

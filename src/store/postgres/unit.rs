@@ -7,23 +7,36 @@
 //! be waited for as long. Here what did not end well goes back to nobody: the
 //! connection is closed, and the server rolls back.
 
+use scopeguard::ScopeGuard;
 use sqlx::{PgConnection, PgPool, Postgres, pool::PoolConnection};
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::error::failed;
+use super::{connections::Connections, error::failed};
 use crate::store::{Result, StoreError};
 
 /// A connection that is closed unless it was given back.
 pub(super) struct Loan {
-    connection: PoolConnection<Postgres>,
-    sound: bool,
+    connection: ScopeGuard<PoolConnection<Postgres>, fn(PoolConnection<Postgres>)>,
+    /// Where it lies ready afterwards; none: it goes back to its pool.
+    home: Option<(Connections, OwnedSemaphorePermit)>,
 }
 
 impl Loan {
-    /// Takes a connection.
-    pub(super) async fn of(pool: &PgPool) -> Result<Self> {
+    /// Takes one of the ledger's connections.
+    pub(super) async fn of(connections: &Connections) -> Result<Self> {
+        let (connection, permit) = connections.take().await?;
         Ok(Self {
-            connection: pool.acquire().await.map_err(failed)?,
-            sound: false,
+            connection: scopeguard::guard(connection, close),
+            home: Some((connections.clone(), permit)),
+        })
+    }
+
+    /// Takes a connection of a pool.
+    pub(super) async fn of_pool(pool: &PgPool) -> Result<Self> {
+        let connection = pool.acquire().await.map_err(failed)?;
+        Ok(Self {
+            connection: scopeguard::guard(connection, close),
+            home: None,
         })
     }
 
@@ -35,18 +48,25 @@ impl Loan {
     /// Gives the connection back, unless the server does not answer on it, or
     /// takes no writes: a session that stands on a server (or under a setting)
     /// that is read-only stays so when everything else is well again.
-    pub(super) fn back<T>(mut self, result: Result<T>) -> Result<T> {
-        self.sound = result.as_ref().err().is_none_or(keeps);
+    pub(super) fn back<T>(self, result: Result<T>) -> Result<T> {
+        if result.as_ref().err().is_none_or(keeps) {
+            self.sound();
+        }
         result
+    }
+
+    /// Gives the connection back.
+    fn sound(self) {
+        let connection = ScopeGuard::into_inner(self.connection);
+        // The right to another one ends after this one lies ready.
+        if let Some((home, _permit)) = self.home {
+            home.keep(connection);
+        }
     }
 }
 
-impl Drop for Loan {
-    fn drop(&mut self) {
-        if !self.sound {
-            self.connection.close_on_drop();
-        }
-    }
+fn close(mut connection: PoolConnection<Postgres>) {
+    connection.close_on_drop();
 }
 
 /// Whether a connection on which this went wrong may be used again.
@@ -59,8 +79,8 @@ pub(super) struct Unit(Loan);
 
 impl Unit {
     /// Opens a transaction; `how` is the `BEGIN` statement.
-    pub(super) async fn begin(pool: &PgPool, how: &'static str) -> Result<Self> {
-        let mut unit = Self(Loan::of(pool).await?);
+    pub(super) async fn begin(loan: Loan, how: &'static str) -> Result<Self> {
+        let mut unit = Self(loan);
         unit.say(how).await?;
         Ok(unit)
     }
@@ -80,14 +100,16 @@ impl Unit {
     /// it as well.
     pub(super) async fn roll_back(mut self) {
         if self.say("ROLLBACK").await.is_ok() {
-            self.0.sound = true;
+            self.0.sound();
         }
     }
 
     /// Undoes it after a failure, which also says whether the connection is worth
     /// keeping.
     pub(super) async fn fail(mut self, error: StoreError) -> StoreError {
-        self.0.sound = self.say("ROLLBACK").await.is_ok() && keeps(&error);
+        if self.say("ROLLBACK").await.is_ok() && keeps(&error) {
+            self.0.sound();
+        }
         error
     }
 

@@ -7,7 +7,10 @@
 
 use sqlx::PgPool;
 
-use super::{checks, unit::Unit};
+use super::{
+    checks,
+    unit::{Loan, Unit},
+};
 use crate::store::{Result, Verified};
 
 const ACCOUNTS: &str = "SELECT count(*) FROM account WHERE version >= 1";
@@ -130,7 +133,8 @@ LIMIT $1";
 
 /// Checks everything.
 pub(super) async fn verify(pool: &PgPool) -> Result<Verified> {
-    let mut unit = Unit::begin(pool, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+    let loan = Loan::of_pool(pool).await?;
+    let mut unit = Unit::begin(loan, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     let statements = [CHAIN, STATES, EVENTS, REVERSALS, IDENTITIES];
     let verified = checks::run(unit.connection(), ACCOUNTS, ENTRIES, &statements).await;
     unit.roll_back().await;

@@ -105,9 +105,9 @@ impl File {
             .pragma("checkpoint_fullfsync", "1")
             // A checkpoint writes each page once, however often it changed: few
             // large ones write less.
-            .pragma("wal_autocheckpoint", "4000")
+            .pragma("wal_autocheckpoint", "16000")
             .pragma("journal_size_limit", "67108864")
-            .pragma("cache_size", "-32768");
+            .pragma("cache_size", "-65536");
         let pool = SqlitePoolOptions::new()
             .max_connections(1)
             .acquire_timeout(WRITER_TIMEOUT)

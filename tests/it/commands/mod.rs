@@ -1,6 +1,7 @@
 //! The program as its users meet it: settings, commands, exit codes, signals.
 
 mod apply;
+mod bench;
 mod check_config;
 mod config;
 mod outages;

@@ -61,13 +61,13 @@ async fn play(model: &Arc<Model>, works: &[Work], cuts: &[(usize, usize)], insta
     let store: Arc<dyn Store> = model.clone();
     let clock = Clock::standing_at(Timestamp(1_000_000));
     let mut ledgers: Vec<Ledger> = (0..instances)
-        .map(|_| {
-            Ledger::new(
-                store.clone(),
-                clock.clone(),
-                Metrics::default(),
-                Copies::default(),
-            )
+        .map(|place| {
+            let (metrics, copies) = (Metrics::default(), Copies::default());
+            let ledger = Ledger::new(store.clone(), clock.clone(), metrics, copies);
+            match place % 2 {
+                0 => ledger,
+                _ => ledger.trusting(),
+            }
         })
         .collect();
     let mut rest = works;
@@ -139,7 +139,7 @@ proptest! {
             let fresh = |store: &Arc<dyn Store>| {
                 Ledger::new(store.clone(), clock.clone(), Metrics::default(), Copies::default())
             };
-            let mut warm = [fresh(&store), fresh(&store)];
+            let mut warm = [fresh(&store), fresh(&store).trusting()];
             let cold: Arc<dyn Store> = one.clone();
             for (n, (instance, account, act, amount, version)) in acts.iter().enumerate() {
                 let work = match act {

@@ -44,6 +44,18 @@ async fn ledgers<const N: usize>(books: &Books) -> [Ledger; N] {
     all.try_into().ok().unwrap()
 }
 
+/// The same; every other one takes each event for new that it did not see itself.
+async fn guessing<const N: usize>(books: &Books) -> [Ledger; N] {
+    let mut place = 0;
+    ledgers(books).await.map(|ledger: Ledger| {
+        place += 1;
+        match place % 2 {
+            0 => ledger.trusting(),
+            _ => ledger,
+        }
+    })
+}
+
 async fn ask(ledger: &mut Ledger, work: Work) -> Answer {
     ledger.settle(&[work]).await.remove(0).unwrap()
 }
@@ -299,7 +311,7 @@ async fn of_two_with_one_id_one_is_first_and_the_other_is_told(
     #[values(On::Postgres, On::Sqlite)] on: On,
 ) {
     let books = on.books().await;
-    let [mut one, mut two] = ledgers(&books).await;
+    let [mut one, mut two] = guessing(&books).await;
     warm(&mut one, &mut two, "a", 10_000).await;
     warm(&mut one, &mut two, "b", 10_000).await;
     for round in 0..40 {
@@ -355,7 +367,7 @@ fn moves() -> impl Strategy<Value = Vec<Vec<Move>>> {
 async fn answers_are_true(on: On, scripts: Vec<Vec<Move>>) {
     let books = on.books().await;
     ask(&mut ledger(books.store.clone()), opens("a", 100)).await;
-    let all: [Ledger; 4] = ledgers(&books).await;
+    let all: [Ledger; 4] = guessing(&books).await;
     let playing = all
         .into_iter()
         .zip(scripts)
