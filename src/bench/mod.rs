@@ -1,7 +1,7 @@
 //! `onceledger bench`: the service beside its own broker and its own database,
 //! in one run, so that the machine's mood cancels out.
 //!
-//! In reading order: `run` goes through the rounds and [`cases`] takes one sample of
+//! In reading order: `run` goes through the rounds and `cases` takes one sample of
 //! each case in each of them; `broker`, `books`, `seed` and `service` are what is measured,
 //! `workload` what is sent, `site` where; [`report`] is what comes of it, shown by
 //! [`table`] and [`plot`].

@@ -33,6 +33,7 @@ mod error;
 mod load;
 mod post;
 mod prober;
+mod reach;
 #[path = "../shared/reads.rs"]
 #[expect(
     clippy::duplicate_mod,
@@ -142,7 +143,7 @@ impl PostgresStore {
             .statement_cache_capacity(options.statement_cache);
         // The pools are lazy, and say of a server that is away no more than that
         // they waited for it.
-        let prober = Prober::connect(&server, options.acquire_timeout).await?;
+        let (server, prober) = reach::reach(server, options.acquire_timeout).await?;
         Ok(Self {
             // A connection that died is told by the first statement on it, and
             // the caller then waits as for any database that is away.

@@ -485,3 +485,21 @@ async fn after_a_read_only_spell_the_store_writes_again_by_itself() {
     }
     store.close().await;
 }
+
+/// TLS protects nobody on the way to this machine, and costs two thirds of the rate.
+#[tokio::test]
+async fn nobody_encrypts_on_the_way_to_this_machine_unless_asked() {
+    let books = On::Postgres.books().await;
+    open(&*books.store, "a", 100).await;
+    let mut other = connection(&books.database.url).await;
+    let (connections, encrypted): (i64, i64) = sqlx::query_as(
+        "SELECT count(*), count(*) FILTER (WHERE s.ssl) FROM pg_stat_activity a \
+         JOIN pg_stat_ssl s USING (pid) \
+         WHERE a.datname = current_database() AND a.application_name = 'onceledger'",
+    )
+    .fetch_one(&mut other)
+    .await
+    .unwrap();
+    assert!(connections > 0);
+    assert_eq!(encrypted, 0);
+}
