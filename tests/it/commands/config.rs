@@ -41,7 +41,7 @@ fn without_any_setting_the_defaults_hold() {
     assert_eq!(&*queue.tenant, "default");
     assert_eq!(
         (config.prefetch, config.batch_max, config.batch_linger_ms),
-        (1_000, 500, 0)
+        (2_000, 500, 0)
     );
     assert_eq!((config.lanes, config.sweep_secs), (1, 5));
     assert_eq!(
@@ -60,9 +60,9 @@ fn without_any_setting_the_defaults_hold() {
 }
 
 #[test]
-fn postgres_has_two_lanes() {
+fn postgres_has_three_lanes() {
     let config = good(&[("DATABASE_URL", "postgres://u@h/d")], "").config;
-    assert_eq!(config.lanes, 2);
+    assert_eq!(config.lanes, 3);
 }
 
 #[test]
