@@ -20,6 +20,7 @@ use crate::domain::{
     Reason, Record, Status, Timestamp,
 };
 
+pub(crate) use self::open::postgres_as_reached;
 pub use self::{
     open::{check_schema, migrate, open},
     options::StoreOptions,

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use sqlx::postgres::PgConnectOptions;
+
 use super::{PostgresStore, Result, SqliteStore, Store, StoreError, StoreOptions};
 
 /// Connects to the store that a URL names: `postgres://`, `postgresql://` or
@@ -15,6 +17,15 @@ pub async fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>> {
         Scheme::Postgres => Ok(Arc::new(PostgresStore::connect(url, options).await?)),
         Scheme::Sqlite => Ok(Arc::new(SqliteStore::connect(url, options).await?)),
     }
+}
+
+/// How the store reaches a PostgreSQL server, TLS or not included: for those who
+/// measure it beside others.
+///
+/// # Errors
+/// [`StoreError::Away`] where it does not answer.
+pub(crate) async fn postgres_as_reached(url: &str) -> Result<PgConnectOptions> {
+    PostgresStore::as_reached(url).await
 }
 
 /// Brings the schema up to date.

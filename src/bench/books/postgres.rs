@@ -10,6 +10,7 @@ use sqlx::{
 };
 
 use super::{Entry, Folded, SOURCE, Shape, fold};
+use crate::store;
 
 /// Each statement finds few rows by an index, on fresh tables too.
 const SESSION: &str = "\
@@ -55,7 +56,8 @@ impl Books {
                     Ok(())
                 })
             })
-            .connect(url)
+            // As the service itself reaches it, or nothing could be compared.
+            .connect_with(store::postgres_as_reached(url).await?)
             .await?;
         let constants = format!("1, false, 'debit', 'applied', 'default', '{SOURCE}', 'EUR'");
         Ok(Self {

@@ -161,6 +161,14 @@ impl PostgresStore {
         })
     }
 
+    /// How the server is reached.
+    pub(super) async fn as_reached(url: &str) -> Result<PgConnectOptions> {
+        let server = PgConnectOptions::from_str(url).map_err(failed)?;
+        let (server, prober) = reach::reach(server, Duration::from_secs(30)).await?;
+        prober.close().await;
+        Ok(server)
+    }
+
     /// Brings the schema up to date. Several instances may do so at once: one
     /// works and the others wait, however long it takes.
     ///
