@@ -16,7 +16,6 @@ use super::{
     service::Watch,
     workload::Workload,
 };
-use crate::tasks::Tasks;
 
 /// Entries that are added at once while the books grow.
 const GROWTH_STEP: u64 = 250_000;
@@ -50,7 +49,7 @@ impl Bench {
         let drafts = self.main.workshop.sample(Workload::Spread, events);
         let broker = needed(self.broker.as_ref())?;
         let watch = Watch::new(events, None);
-        let consuming = Tasks::new();
+        let consuming = self.groups.group();
         self.main.services[0].consume(&watch, &consuming)?;
         tokio::time::sleep(SUBSCRIBED).await;
         let began = Instant::now();
@@ -94,7 +93,7 @@ impl Bench {
             tokio::try_join!(consuming, publishing)?.1
         } else {
             let watch = Watch::new(events, Some(stopwatch.told()));
-            let consuming = Tasks::new();
+            let consuming = self.groups.group();
             self.main.services[0].consume(&watch, &consuming)?;
             tokio::time::sleep(SUBSCRIBED).await;
             let reached = stopwatch.publish(&mut publisher, &bodies, rate).await?;

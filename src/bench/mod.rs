@@ -11,6 +11,7 @@ mod apart;
 mod books;
 mod broker;
 mod cases;
+mod groups;
 mod kind;
 mod latency;
 mod machine;
@@ -31,6 +32,7 @@ use std::collections::BTreeMap;
 use strum::IntoEnumIterator;
 
 use self::{
+    groups::Groups,
     kind::{Kind, Sample},
     latency::Latency,
     ratios::{HALF, SEED, STEADY, latency_ratios, ratios},
@@ -89,11 +91,13 @@ pub async fn run(
         ));
     }
     let site = site::Site::make(config, run).await?;
+    let groups = Groups::default();
     let measured = tokio::select! {
-        measured = measure(&site, options, run, progress) => measured,
+        measured = measure(&site, options, run, &groups, progress) => measured,
         () = stop => Err(anyhow::anyhow!("stopped; everything that was made is removed")),
     };
     progress.say("removing what was made");
+    groups.stop().await;
     let removed = site.remove().await;
     progress.end();
     let report = measured?;
@@ -124,9 +128,10 @@ async fn measure(
     site: &site::Site,
     options: &Options,
     run: u64,
+    groups: &Groups,
     progress: &Progress,
 ) -> anyhow::Result<Report> {
-    let mut bench = Bench::start(site, options, run, progress).await?;
+    let mut bench = Bench::start(site, options, run, groups, progress).await?;
     let mut report = bench.about(options).await?;
     report.growth = bench.grow(options.history, progress).await?;
     report.history = options.history;

@@ -10,6 +10,7 @@ use super::{
     Options, Progress,
     books::{Books, Shape, Standing},
     broker::Broker,
+    groups::Groups,
     kind::Kind,
     machine::Machine,
     report::Report,
@@ -21,7 +22,6 @@ use crate::{
     clock::Clock,
     config::Config,
     store::{self, Store, StoreOptions},
-    tasks::Tasks,
 };
 
 /// Connections that the database alone is measured with at most.
@@ -46,6 +46,7 @@ pub(super) struct Bench {
     pub(super) books: Books,
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Clock,
+    pub(super) groups: Groups,
     pub(super) machine: Machine,
     pub(super) batch: usize,
     /// The accounts of the database alone.
@@ -70,6 +71,7 @@ impl Bench {
         site: &Site,
         options: &Options,
         run: u64,
+        groups: &Groups,
         progress: &Progress,
     ) -> anyhow::Result<Self> {
         let config = &site.config;
@@ -103,6 +105,7 @@ impl Bench {
             queue: site.queue(),
             other_queue: site.other_queue(),
             books,
+            groups: groups.clone(),
             clock: Clock::system(),
             machine: Machine::new()?,
             batch: config.batch_max,
@@ -112,18 +115,18 @@ impl Bench {
             shuffled: workshop("turn", 5),
             main: Team {
                 workshop: workshop("acct", 2),
-                services: vec![Service::start(config.clone(), store.clone())],
+                services: vec![Service::start(config.clone(), store.clone(), groups)],
             },
             narrow: (config.lanes != 1).then(|| Team {
                 workshop: workshop("narrow", 3),
-                services: vec![Service::start(narrow, store.clone())],
+                services: vec![Service::start(narrow, store.clone(), groups)],
             }),
             pair: Team {
                 workshop: workshop("pair", 4),
                 services: if broker.is_some() {
                     vec![
-                        Service::start(config.clone(), store.clone()),
-                        Service::start(config.clone(), open(config).await?),
+                        Service::start(config.clone(), store.clone(), groups),
+                        Service::start(config.clone(), open(config).await?, groups),
                     ]
                 } else {
                     Vec::new()
@@ -170,7 +173,7 @@ impl Bench {
         let Some(broker) = &self.broker else {
             return Ok(());
         };
-        let consuming = Tasks::new();
+        let consuming = self.groups.group();
         self.main.services[0].consume(&Watch::new(0, None), &consuming)?;
         for _ in 0..100 {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -242,12 +245,7 @@ impl Bench {
 
     /// Stops everything.
     pub(super) async fn end(self) {
-        let teams = [Some(self.main), self.narrow, Some(self.pair)];
-        for team in teams.into_iter().flatten() {
-            for service in team.services {
-                service.stop().await;
-            }
-        }
+        self.groups.stop().await;
         self.books.close().await;
         self.store.close().await;
         if let Some(broker) = self.broker {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     books::{OPENING, SOURCE},
+    groups::Groups,
     workload::Accounts,
 };
 use crate::{
@@ -44,7 +45,7 @@ pub(super) struct Service {
     config: Config,
     store: Arc<dyn Store>,
     lanes: Lanes,
-    tasks: Tasks,
+    groups: Groups,
     metrics: Metrics,
 }
 
@@ -95,8 +96,9 @@ impl Sub for Counted {
 
 impl Service {
     /// Starts lanes over a store.
-    pub(super) fn start(config: Config, store: Arc<dyn Store>) -> Self {
-        let (tasks, metrics, copies) = (Tasks::new(), Metrics::default(), Copies::default());
+    pub(super) fn start(config: Config, store: Arc<dyn Store>, groups: &Groups) -> Self {
+        let (metrics, copies) = (Metrics::default(), Copies::default());
+        let tasks = groups.group();
         let clock = Clock::system();
         let counting = copies
             .clone()
@@ -112,7 +114,7 @@ impl Service {
             config,
             store,
             lanes,
-            tasks,
+            groups: groups.clone(),
             metrics,
         }
     }
@@ -174,7 +176,7 @@ impl Service {
     /// Consumes the service's queue until so many events are answered and
     /// acknowledged.
     pub(super) async fn drain(&self, watch: &Arc<Watch>) -> anyhow::Result<Duration> {
-        let consuming = Tasks::new();
+        let consuming = self.groups.group();
         self.consume(watch, &consuming)?;
         let finished = watch.finished().await;
         let acknowledged = self.acknowledged().await;
@@ -230,10 +232,6 @@ impl Service {
             batches: self.metrics.batches.get(),
             decided_again: self.metrics.decided_again.get(),
         }
-    }
-
-    pub(super) async fn stop(&self) {
-        self.tasks.stop(STOP_MAX).await;
     }
 }
 

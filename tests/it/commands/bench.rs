@@ -1,10 +1,15 @@
 //! `bench`: that it measures what it says, and leaves nothing behind. No figure of
 //! it is judged here.
 
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+};
+
 use serde_json::Value;
 use sqlx::Connection as _;
 
-use super::program::run;
+use super::program::{command, run};
 use crate::{amqp::broker, support::databases};
 
 /// As small as it gets.
@@ -134,5 +139,62 @@ fn a_report_that_can_not_be_read_is_told_before_anything_is_measured() {
         let ended = run(folder.path(), &["bench", "--compare", file], &[]);
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.err.contains(file), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_interrupted_leaves_nothing_behind_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = databases::empty_postgres().await;
+    let broker = broker::url();
+    let env = [
+        ("DATABASE_URL", database.url.as_str()),
+        ("AMQP_URL", broker.as_str()),
+    ];
+    let args = ["bench", "--events=20000", "--accounts=200", "--only=queue"];
+    let mut child = command(folder.path(), &args, &env)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let begun = lines.by_ref().map(Result::unwrap);
+    assert!(begun.into_iter().any(|line| line.starts_with("round 1")));
+    let mut connection = sqlx::PgConnection::connect(&database.url).await.unwrap();
+    let schemas = "SELECT nspname::text FROM pg_namespace WHERE nspname LIKE 'onceledger%'";
+    let name: String = sqlx::query_scalar(schemas)
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+    // In the middle of a sample, with consumers at work or a queue being filled.
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    let interrupt = ["-INT".to_owned(), child.id().to_string()];
+    assert!(
+        Command::new("kill")
+            .args(interrupt)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let last = lines.map(Result::unwrap).last();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{last:?}");
+    let left: Option<String> = sqlx::query_scalar(schemas)
+        .fetch_optional(&mut connection)
+        .await
+        .unwrap();
+    connection.close().await.unwrap();
+    assert_eq!(left, None);
+    let properties = lapin::ConnectionProperties::default();
+    let broker = lapin::Connection::connect(&broker, properties)
+        .await
+        .unwrap();
+    for queue in ["events", "dead", "commands", "alone"] {
+        let channel = broker.create_channel().await.unwrap();
+        let options = lapin::options::QueueDeclareOptions {
+            passive: true,
+            ..Default::default()
+        };
+        let name = format!("{name}.{queue}");
+        let found = channel.queue_declare(name.as_str().into(), options, Default::default());
+        assert!(found.await.is_err(), "{name} is left");
     }
 }
