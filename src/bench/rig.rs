@@ -19,9 +19,10 @@ use super::{
     workload::{Accounts, Workshop},
 };
 use crate::{
+    app::books::{Schema, open},
     clock::Clock,
     config::Config,
-    store::{self, Store, StoreOptions},
+    store::Store,
 };
 
 /// Connections that the database alone is measured with at most.
@@ -76,8 +77,7 @@ impl Bench {
     ) -> anyhow::Result<Self> {
         let config = &site.config;
         progress.say("making a schema of its own");
-        store::migrate(&config.database_url).await?;
-        let store = open(config).await?;
+        let store = open(config, Schema::Migrate).await?;
         let books = Books::connect(&config.database_url, CONNECTIONS).await?;
         let broker = match &config.amqp_url {
             Some(url) => Some(Broker::connect(url).await?),
@@ -126,7 +126,7 @@ impl Bench {
                 services: if broker.is_some() {
                     vec![
                         Service::start(config.clone(), store.clone(), groups),
-                        Service::start(config.clone(), open(config).await?, groups),
+                        Service::start(config.clone(), open(config, Schema::Check).await?, groups),
                     ]
                 } else {
                     Vec::new()
@@ -252,13 +252,4 @@ impl Bench {
             broker.close().await;
         }
     }
-}
-
-async fn open(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
-    let lanes = u32::try_from(config.lanes).unwrap_or(u32::MAX);
-    let options = StoreOptions {
-        ledger_connections: lanes.saturating_add(2),
-        ..StoreOptions::default()
-    };
-    Ok(store::open(&config.database_url, &options).await?)
 }
