@@ -4,7 +4,13 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{
+        mpsc::{
+            self,
+            error::{SendError, TrySendError},
+        },
+        oneshot,
+    },
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -15,11 +21,11 @@ use crate::{
     tasks::Tasks,
 };
 
-/// What is called with the answer, once, whatever it is.
-pub type Reply = Box<dyn FnOnce(Result<Answer, Failure>) + Send>;
+/// What is called with the ask and its answer, once, whatever it is.
+pub type Reply = Box<dyn FnOnce(Work, Result<Answer, Failure>) + Send>;
 
-/// Looks at an ask on its way to a lane, and may put itself before the reply.
-pub type Tap = Arc<dyn Fn(&Work, Reply) -> Reply + Send + Sync>;
+/// Told of each ask on its way to a lane, and may put itself before the reply.
+pub type Tap = Arc<dyn Fn(Reply) -> Reply + Send + Sync>;
 
 /// The way to the lanes; cheap to clone.
 #[derive(Clone)]
@@ -69,14 +75,37 @@ impl Lanes {
     /// Brings an ask to the lane of its account, waiting while that lane is full.
     /// Asks on one account are settled in the order in which they were sent.
     pub async fn send(&self, work: Work, reply: Reply) {
+        if let Some(sending) = self.offer(work, reply) {
+            sending.await;
+        }
+    }
+
+    /// The same for somebody who can't wait right now: where the lane is full, this
+    /// answers what is left to be awaited.
+    pub fn offer(
+        &self,
+        work: Work,
+        reply: Reply,
+    ) -> Option<impl Future<Output = ()> + Send + 'static> {
         let reply = match &self.tap {
-            Some(tap) => tap(&work, reply),
+            Some(tap) => tap(reply),
             None => reply,
         };
         let lane = &self.senders[work.account.share(self.senders.len())];
-        if let Err(mpsc::error::SendError(job)) = lane.send(Job { work, reply }).await {
-            (job.reply)(Err(Failure::Stopping));
-        }
+        let job = match lane.try_send(Job { work, reply }) {
+            Ok(()) => return None,
+            Err(TrySendError::Closed(job)) => {
+                stopping(job);
+                return None;
+            }
+            Err(TrySendError::Full(job)) => job,
+        };
+        let lane = lane.clone();
+        Some(async move {
+            if let Err(SendError(job)) = lane.send(job).await {
+                stopping(job);
+            }
+        })
     }
 
     /// Asks and waits for the answer. The work is done whole even where nobody
@@ -86,13 +115,17 @@ impl Lanes {
     /// [`Failure`], where there is no answer.
     pub async fn ask(&self, work: Work) -> Result<Answer, Failure> {
         let (reply, answer) = oneshot::channel();
-        let reply: Reply = Box::new(move |result| {
+        let reply: Reply = Box::new(move |_, result| {
             // The caller may have gone away; the work is done all the same.
             let _ = reply.send(result);
         });
         self.send(work, reply).await;
         answer.await.unwrap_or(Err(Failure::Stopping))
     }
+}
+
+fn stopping(job: Job) {
+    (job.reply)(job.work, Err(Failure::Stopping));
 }
 
 /// One lane: gather what has arrived, settle it, answer.
@@ -136,7 +169,7 @@ async fn settle(ledger: &mut Ledger, jobs: &mut Vec<Job>) {
     let (works, replies): (Vec<Work>, Vec<Reply>) =
         jobs.drain(..).map(|job| (job.work, job.reply)).unzip();
     let answers = ledger.settle(&works).await;
-    for (reply, answer) in replies.into_iter().zip(answers) {
-        reply(answer);
+    for ((work, reply), answer) in works.into_iter().zip(replies).zip(answers) {
+        reply(work, answer);
     }
 }

@@ -4,13 +4,12 @@
 mod novelty;
 
 use std::{
-    num::NonZeroUsize,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use lru::LruCache;
+use quick_cache::unsync::Cache;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 
@@ -41,7 +40,7 @@ pub struct Ledger {
     clock: Clock,
     metrics: Metrics,
     copies: Copies,
-    cache: LruCache<AccountKey, Page>,
+    cache: Cache<AccountKey, Page>,
     novelty: Novelty,
     /// Accounts that somebody else holds, and until when nobody asks again.
     locked: FxHashMap<AccountKey, Instant>,
@@ -105,7 +104,7 @@ impl Ledger {
             clock,
             metrics,
             copies,
-            cache: LruCache::new(NonZeroUsize::new(accounts).unwrap_or(NonZeroUsize::MIN)),
+            cache: Cache::new(accounts.max(1)),
             novelty: Novelty::new(),
             locked: FxHashMap::default(),
         }
@@ -244,14 +243,17 @@ impl Ledger {
                 account.row = *row;
             }
         }
+        // What a batch comes to is few different things, each counted once.
+        let mut tally: FxHashMap<(&'static str, Option<Reason>), u64> = FxHashMap::default();
+        let mut count = |outcome, reason| *tally.entry((outcome, reason)).or_default() += 1;
         for (place, (change, sequel)) in decided.plan.accounts.iter().zip(sequels).enumerate() {
             if stale.contains(&place) {
-                self.cache.pop(&change.key);
+                self.cache.remove(&change.key);
                 continue;
             }
             self.copies.note(&sequel.copies);
             for (status, reason) in sequel.released {
-                self.count(status.as_str(), reason);
+                count(status.as_str(), reason);
             }
             for letter in &change.letters {
                 self.metrics
@@ -261,9 +263,9 @@ impl Ledger {
             }
             if sequel.unfinished {
                 // What waits behind the page must be read before anything else is judged.
-                self.cache.pop(&change.key);
+                self.cache.remove(&change.key);
             } else {
-                self.cache.put(change.key.clone(), sequel.page);
+                self.cache.insert(change.key.clone(), sequel.page);
             }
         }
         let answers: Vec<Option<Answer>> = decided
@@ -276,13 +278,16 @@ impl Ledger {
             match answer {
                 Answer::Event(told) => {
                     let (outcome, reason) = told.label();
-                    self.count(outcome, reason);
+                    count(outcome, reason);
                 }
                 Answer::Expired(Some(reason)) => {
-                    self.count(Status::Dead.as_str(), Some(*reason));
+                    count(Status::Dead.as_str(), Some(*reason));
                 }
                 _ => {}
             }
+        }
+        for ((outcome, reason), count) in tally {
+            self.count(outcome, reason, count);
         }
         let stale_asks = decided
             .account_of
@@ -301,7 +306,7 @@ impl Ledger {
     /// may be wrong now.
     async fn after(&mut self, error: StoreError, works: &[&Work]) -> Harvest {
         for work in works {
-            self.cache.pop(&work.account);
+            self.cache.remove(&work.account);
         }
         match error {
             StoreError::Raced => {
@@ -385,12 +390,12 @@ impl Ledger {
         Failure::Refused { code }
     }
 
-    fn count(&self, outcome: &'static str, reason: Option<Reason>) {
+    fn count(&self, outcome: &'static str, reason: Option<Reason>, times: u64) {
         let reason = reason.map_or("", Reason::as_str);
         self.metrics
             .events
             .get_or_create(&EventLabels { outcome, reason })
-            .inc();
+            .inc_by(times);
     }
 }
 

@@ -24,7 +24,14 @@ CREATE TABLE account (
     CONSTRAINT account_version_check CHECK (version >= 0)
 ) WITH (fillfactor = 70);  -- room for HOT updates; no index on balance or version
 
--- THE inbox, and where an event took effect THE history: one row an identity.
+-- What is expected of an account and what it becomes, as the ledger sends it.
+CREATE TYPE account_move AS (
+    id bigint, version bigint, revision bigint, balance bigint, moves boolean,
+    version_after bigint, revision_after bigint, balance_after bigint, updated_after bigint
+);
+
+-- THE inbox, and where an event took effect THE history: one row an identity. Its
+-- row type is what the ledger sends: a column more here is a field more there.
 CREATE TABLE event (
     seq              bigint GENERATED ALWAYS AS IDENTITY CONSTRAINT event_pkey PRIMARY KEY,
     account          bigint NOT NULL,              -- account.id; no foreign key: one writer path, and it costs a look-up a row
@@ -39,7 +46,7 @@ CREATE TABLE event (
     first_seen_at    bigint NOT NULL,
     decided_at       bigint NOT NULL,              -- the last judgement; parked: since when
     decision         bigint NOT NULL,              -- how many decisions the identity has had
-    key              bytea NOT NULL,               -- first half of SHA-256 over (tenant, source, event_id)
+    key              uuid NOT NULL,                -- first half of SHA-256 over (tenant, source, event_id)
     derived          boolean NOT NULL,
     type             text NOT NULL,                -- opening, debit, credit
     status           text NOT NULL,                -- pending, applied, rejected, parked, dead, discarded
@@ -58,12 +65,12 @@ CREATE TABLE event (
 -- No two entries of an account at one version; also the index of the history.
 CREATE UNIQUE INDEX event_account_version_key ON event (account, version) WHERE version IS NOT NULL;
 -- What waits, in the order in which it is released.
-CREATE INDEX event_parked_idx ON event (account, expected_version NULLS LAST, seq) WHERE status = 'parked';
+CREATE INDEX event_parked_idx ON event (account, expected_version NULLS LAST, seq) WHERE version IS NULL AND status = 'parked';
 -- What the sweeper lets expire.
-CREATE INDEX event_parked_since_idx ON event (decided_at) WHERE status = 'parked';
+CREATE INDEX event_parked_since_idx ON event (decided_at) WHERE version IS NULL AND status = 'parked';
 -- What is set aside, for an operator's lists.
-CREATE INDEX event_aside_idx ON event (status, seq) WHERE status <> 'applied';
-CREATE INDEX event_aside_account_idx ON event (account, seq) WHERE status <> 'applied';
+CREATE INDEX event_aside_idx ON event (status, seq) WHERE version IS NULL;
+CREATE INDEX event_aside_account_idx ON event (account, seq) WHERE version IS NULL;
 
 -- An entry never changes and never goes.
 CREATE FUNCTION event_is_final() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -82,7 +89,7 @@ CREATE TRIGGER event_no_truncate BEFORE TRUNCATE ON event
 
 -- What stands beside an event and may be emptied without touching an entry.
 CREATE TABLE event_detail (
-    key      bytea NOT NULL CONSTRAINT event_detail_pkey PRIMARY KEY,
+    key      uuid NOT NULL CONSTRAINT event_detail_pkey PRIMARY KEY,
     metadata text,
     queue    text,                                 -- the message as it came, for what did not apply at once
     headers  text,
@@ -92,7 +99,7 @@ CREATE TABLE event_detail (
 
 -- Copies seen, counted aside.
 CREATE TABLE event_seen (
-    key          bytea NOT NULL CONSTRAINT event_seen_pkey PRIMARY KEY,
+    key          uuid NOT NULL CONSTRAINT event_seen_pkey PRIMARY KEY,
     copies       bigint NOT NULL,
     last_seen_at bigint NOT NULL
 ) WITH (fillfactor = 70);
@@ -105,7 +112,7 @@ CREATE TABLE dead_letter (
     last_seen_at bigint NOT NULL,
     resolved_at  bigint,
     digest       bytea NOT NULL,
-    event_key    bytea,                            -- the stored event it belongs to
+    event_key    uuid,                             -- the stored event it belongs to
     tenant       text COLLATE "C" NOT NULL,
     status       text NOT NULL,                    -- open, replayed, discarded, superseded
     reason       text NOT NULL,

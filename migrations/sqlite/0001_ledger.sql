@@ -51,10 +51,10 @@ CREATE TABLE event (
 
 CREATE UNIQUE INDEX event_account_version_key ON event (account, version) WHERE version IS NOT NULL;
 -- SQLite sorts nulls first: the order of release puts those that name no version last by this expression.
-CREATE INDEX event_parked_idx ON event (account, (expected_version IS NULL), expected_version, seq) WHERE status = 'parked';
-CREATE INDEX event_parked_since_idx ON event (decided_at) WHERE status = 'parked';
-CREATE INDEX event_aside_idx ON event (status, seq) WHERE status <> 'applied';
-CREATE INDEX event_aside_account_idx ON event (account, seq) WHERE status <> 'applied';
+CREATE INDEX event_parked_idx ON event (account, (expected_version IS NULL), expected_version, seq) WHERE version IS NULL AND status = 'parked';
+CREATE INDEX event_parked_since_idx ON event (decided_at) WHERE version IS NULL AND status = 'parked';
+CREATE INDEX event_aside_idx ON event (status, seq) WHERE version IS NULL;
+CREATE INDEX event_aside_account_idx ON event (account, seq) WHERE version IS NULL;
 
 CREATE TRIGGER event_is_final BEFORE UPDATE ON event WHEN OLD.status = 'applied'
 BEGIN SELECT RAISE(ABORT, 'an entry is final'); END;

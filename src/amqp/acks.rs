@@ -63,22 +63,36 @@ impl Acks {
         }
     }
 
-    /// A delivery arrived. A channel counts upwards (AMQP 0-9-1, section
-    /// "delivery tag"); a number that does not is never acknowledged.
+    /// A delivery arrived. A channel counts upwards by one (AMQP 0-9-1, section
+    /// "delivery tag"). A number that does not go up is never acknowledged; one that
+    /// leaves others out says that those were lost on their way here: they stand as
+    /// open, so that no ack covers them, and go back to the queue with the channel.
     pub(super) fn taken(&mut self, number: u64, at: Instant) -> Tag {
         if number > self.last {
+            if self.lost(number) > 0 {
+                self.open(number - 1, at);
+            }
             self.last = number;
-            self.open += 1;
-            self.entries.push_back(Entry {
-                number,
-                taken_at: at,
-                state: State::Open,
-            });
+            self.open(number, at);
         }
         Tag {
             generation: self.generation,
             number,
         }
+    }
+
+    /// How many deliveries were left out before this one.
+    pub(super) fn lost(&self, number: u64) -> u64 {
+        number.saturating_sub(self.last).saturating_sub(1)
+    }
+
+    fn open(&mut self, number: u64, taken_at: Instant) {
+        self.open += 1;
+        self.entries.push_back(Entry {
+            number,
+            taken_at,
+            state: State::Open,
+        });
     }
 
     /// Whether the tag is of this channel and nobody has finished it.
@@ -126,12 +140,6 @@ impl Acks {
     /// How many are done behind the first open one.
     pub(super) fn behind(&self) -> usize {
         self.behind
-    }
-
-    /// How many nobody has finished.
-    #[cfg(test)]
-    fn open(&self) -> usize {
-        self.open
     }
 
     /// How many the broker still counts as ours.
@@ -206,7 +214,7 @@ mod tests {
         for place in [1, 0, 3] {
             assert!(acks.done(tags[place]));
         }
-        assert_eq!((acks.ready(), acks.behind(), acks.open()), (2, 1, 2));
+        assert_eq!((acks.ready(), acks.behind(), acks.open), (2, 1, 2));
         assert_eq!(acks.ack_up_to(), Some(2));
         assert_eq!(acks.ack_up_to(), None);
         assert_eq!(acks.oldest_open().map(|(number, _)| number), Some(3));
@@ -242,6 +250,20 @@ mod tests {
         assert!(!acks.done(tags[0]), "done once");
     }
 
+    #[test]
+    fn what_never_arrived_is_never_acknowledged() {
+        let (mut acks, tags) = table(2);
+        let now = Instant::now();
+        assert_eq!((acks.lost(3), acks.lost(2), acks.lost(6)), (0, 0, 3));
+        let late = acks.taken(6, now);
+        for tag in tags.into_iter().chain([late]) {
+            assert!(acks.done(tag));
+        }
+        assert_eq!(acks.ack_up_to(), Some(2), "3 to 5 never came");
+        assert_eq!(acks.ack_behind(), vec![6]);
+        assert!(acks.oldest_open().is_some(), "the channel ends for it");
+    }
+
     #[derive(Clone, Debug)]
     enum Step {
         Take(u64),
@@ -253,7 +275,7 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            3 => (1..4_u64).prop_map(Step::Take),
+            4 => prop_oneof![9 => Just(1), 1 => 2..4_u64].prop_map(Step::Take),
             4 => (0..64_usize).prop_map(Step::Done),
             1 => (0..64_usize).prop_map(Step::DoneOfAnotherChannel),
             1 => Just(Step::AckUpTo),
@@ -272,7 +294,7 @@ mod tests {
             let mut unacked = BTreeSet::new();
             let mut done = HashSet::new();
             let mut tags = Vec::new();
-            let mut last = 0;
+            let (mut last, mut lost, mut gaps) = (0, 0, 0);
             let settle = |acks: &mut Acks, unacked: &mut BTreeSet<u64>, done: &HashSet<u64>, multiple: bool| {
                 if multiple {
                     if let Some(up_to) = acks.ack_up_to() {
@@ -293,8 +315,13 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Take(gap) => {
+                        // What is left out was delivered as well, as the broker knows.
+                        unacked.extend(last + 1..=last + gap);
                         last += gap;
-                        unacked.insert(last);
+                        if gap > 1 {
+                            lost += gap - 1;
+                            gaps += 1;
+                        }
                         tags.push(acks.taken(last, now));
                     }
                     Step::Done(which) if !tags.is_empty() => {
@@ -309,16 +336,17 @@ mod tests {
                     Step::AckBehind => settle(&mut acks, &mut unacked, &done, false)?,
                     _ => {}
                 }
-                prop_assert_eq!(acks.in_hand(), unacked.len());
-                prop_assert_eq!(acks.open(), tags.len() - done.len());
+                prop_assert_eq!(acks.in_hand() + lost as usize, unacked.len() + gaps);
+                prop_assert_eq!(acks.open, tags.len() + gaps - done.len());
             }
             for tag in &tags {
                 acks.done(*tag);
                 done.insert(tag.number);
             }
             settle(&mut acks, &mut unacked, &done, true)?;
-            prop_assert!(unacked.is_empty());
-            prop_assert_eq!((acks.in_hand(), acks.oldest_open()), (0, None));
+            settle(&mut acks, &mut unacked, &done, false)?;
+            prop_assert_eq!(unacked.len(), lost as usize, "all but what never came");
+            prop_assert_eq!((acks.in_hand(), acks.oldest_open().is_some()), (gaps, gaps > 0));
         }
     }
 }

@@ -162,7 +162,7 @@ impl Bench {
         }
         let alone = self.alone.accounts();
         let rows = self.books.rows(alone).await?;
-        self.books.make_minimal(&rows).await?;
+        self.books.make_beside(&rows).await?;
         self.minimal = Standing::opened(alone, rows.clone());
         self.standing = Standing::opened(alone, rows);
         Ok(())

@@ -127,14 +127,14 @@ impl Service {
         for account in 0..accounts.count {
             let work = Work {
                 account: AccountKey::new(DEFAULT_TENANT, accounts.id(account)),
-                ask: Ask::Open(Opening {
+                ask: Ask::Open(Box::new(Opening {
                     currency: currency.clone(),
                     balance: OPENING,
                     floor: None,
                     metadata: None,
-                }),
+                })),
             };
-            lanes.send(work, Box::new(|_| {})).await;
+            lanes.send(work, Box::new(|_, _| {})).await;
         }
         watch.finished().await.map(drop)
     }
@@ -167,7 +167,7 @@ impl Service {
                 if_version: None,
                 strict: false,
             });
-            lanes.send(work, Box::new(|_| {})).await;
+            lanes.send(work, Box::new(|_, _| {})).await;
         }
         let took = watch.finished().await?;
         Ok((took, watch.outcomes()))
@@ -269,19 +269,15 @@ impl Watch {
     /// What looks at everything on its way to the lanes.
     fn tap(self: &Arc<Self>) -> Tap {
         let watch = self.clone();
-        Arc::new(move |work: &Work, reply: Reply| {
+        Arc::new(move |reply: Reply| {
             watch.first.get_or_init(Instant::now);
             let watch = watch.clone();
-            let event = match (&work.ask, &watch.told) {
-                (Ask::Submit(submission), Some(_)) => Some(submission.event.clone()),
-                _ => None,
-            };
-            Box::new(move |result| {
-                if let (Some(told), Some(event)) = (&watch.told, event) {
-                    told(&event.identity.event_id);
+            Box::new(move |work, result| {
+                if let (Some(told), Ask::Submit(submission)) = (&watch.told, &work.ask) {
+                    told(&submission.event.identity.event_id);
                 }
                 watch.answered(&result);
-                reply(result);
+                reply(work, result);
             })
         })
     }

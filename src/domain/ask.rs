@@ -22,9 +22,9 @@ pub enum Ask {
     /// Let this event take effect.
     Submit(Submission),
     /// Open the account.
-    Open(Opening),
+    Open(Box<Opening>),
     /// Change its settings.
-    Patch(Patch),
+    Patch(Box<Patch>),
     /// Look whether something that waits is due (the sweeper's back-stop).
     Release,
     /// Let this parked event die if it still waits and has waited long enough.
@@ -148,14 +148,14 @@ pub enum Answer {
     /// To `Open`: the account as it is, and whether this call opened it.
     Opened {
         /// The account now.
-        account: Account,
+        account: Box<Account>,
         /// False where the same opening had been done before.
         fresh: bool,
     },
     /// To `Open`.
     OpenRefused(OpenRefusal),
     /// To `Patch`: the account as it is now.
-    Patched(Account),
+    Patched(Box<Account>),
     /// To `Patch`.
     PatchRefused(PatchRefusal),
     /// To `Release`.
@@ -168,7 +168,7 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenRefusal {
     /// It exists, opened with other content.
-    Exists(Account),
+    Exists(Box<Account>),
 }
 
 /// Why settings were not changed.
@@ -177,11 +177,11 @@ pub enum PatchRefusal {
     /// No such account.
     NotFound,
     /// `If-Match` does not hold.
-    Stale(Account),
+    Stale(Box<Account>),
     /// Closing needs balance 0.
-    NotEmpty(Account),
+    NotEmpty(Box<Account>),
     /// Closed is final.
-    Closed(Account),
+    Closed(Box<Account>),
 }
 
 /// What an event's sender is told.

@@ -22,8 +22,7 @@ use super::{
 #[derive(Debug)]
 pub struct Book {
     now: Timestamp,
-    order: Vec<AccountKey>,
-    sheets: FxHashMap<AccountKey, Sheet>,
+    sheets: Vec<(AccountKey, Sheet)>,
     lines: FxHashMap<EventKey, Line>,
 }
 
@@ -103,16 +102,17 @@ impl Book {
         works: &[&Work],
         now: Timestamp,
     ) -> Decided {
+        let account_of = places(&pages, works);
         let mut book = Self::new(pages, known, now);
         let mut answers = Vec::with_capacity(works.len());
         let mut copies = Vec::with_capacity(works.len());
-        for work in works {
-            let (answer, copy) = book.take(work);
+        for (work, place) in works.iter().zip(&account_of) {
+            let (answer, copy) = book.take(work, *place);
             answers.push(answer);
             copies.push(copy);
         }
         book.tell_again(works, &mut answers, &copies);
-        book.finish(works, answers)
+        book.finish(answers, account_of)
     }
 
     fn new(pages: Vec<(AccountKey, Page)>, known: Vec<Record>, now: Timestamp) -> Self {
@@ -120,28 +120,21 @@ impl Book {
         for record in known {
             lines.insert(record.event.identity.key(), Line::stored(Arc::new(record)));
         }
-        let mut order = Vec::with_capacity(pages.len());
-        let mut sheets = FxHashMap::default();
+        let mut sheets = Vec::with_capacity(pages.len());
         for (key, page) in pages {
             for record in &page.waiting {
                 lines
                     .entry(record.event.identity.key())
                     .or_insert_with(|| Line::stored(record.clone()));
             }
-            order.push(key.clone());
-            sheets.insert(key, Sheet::new(page));
+            sheets.push((key, Sheet::new(page)));
         }
-        Self {
-            now,
-            order,
-            sheets,
-            lines,
-        }
+        Self { now, sheets, lines }
     }
 
     /// The answer, and whether the ask was a copy of an event seen before.
-    fn take(&mut self, work: &Work) -> (Option<Answer>, bool) {
-        let Some(sheet) = self.sheets.get_mut(&work.account) else {
+    fn take(&mut self, work: &Work, place: usize) -> (Option<Answer>, bool) {
+        let Some((_, sheet)) = self.sheets.get_mut(place) else {
             return (None, false);
         };
         let mut desk = Desk {
@@ -186,36 +179,44 @@ impl Book {
             let Some(Answer::Event(told)) = answer else {
                 continue;
             };
-            let parked = matches!(told.verdict, Verdict::Parked(_));
+            if !matches!(told.verdict, Verdict::Parked(_)) {
+                continue;
+            }
             let line = work.key().and_then(|key| self.lines.get(&key));
-            if let Some(line) = line.filter(|line| parked && line.record.status != Status::Parked) {
+            if let Some(line) = line.filter(|line| line.record.status != Status::Parked) {
                 *told = Told::of(&line.record, told.event.clone(), *copy);
             }
         }
     }
 
-    fn finish(mut self, works: &[&Work], answers: Vec<Option<Answer>>) -> Decided {
+    fn finish(self, answers: Vec<Option<Answer>>, account_of: Vec<usize>) -> Decided {
         let mut decided = Decided {
             answers,
+            account_of,
             ..Decided::default()
         };
         decided.plan.at = self.now;
-        let mut places = FxHashMap::default();
-        for key in std::mem::take(&mut self.order) {
-            let Some(sheet) = self.sheets.remove(&key) else {
-                continue;
-            };
-            places.insert(key.clone(), decided.sequels.len());
+        decided.plan.accounts.reserve_exact(self.sheets.len());
+        decided.sequels.reserve_exact(self.sheets.len());
+        for (key, sheet) in self.sheets {
             let (change, sequel) = sheet.finish(key, &self.lines);
             decided.plan.accounts.push(change);
             decided.sequels.push(sequel);
         }
-        decided.account_of = works
-            .iter()
-            .map(|work| places.get(&work.account).copied().unwrap_or(0))
-            .collect();
         decided
     }
+}
+
+/// For each ask, the place of its account's page; past the last one where there is
+/// none.
+fn places(pages: &[(AccountKey, Page)], works: &[&Work]) -> Vec<usize> {
+    let places: FxHashMap<&AccountKey, usize> = pages
+        .iter()
+        .enumerate()
+        .map(|(place, (key, _))| (key, place))
+        .collect();
+    let place = |work: &&Work| places.get(&work.account).copied().unwrap_or(pages.len());
+    works.iter().map(place).collect()
 }
 
 impl Line {

@@ -1,6 +1,8 @@
 //! Money and the names of currencies: integers in minor units, never a float.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
+
+use arrayvec::ArrayString;
 
 /// Why a piece of JSON is not an integer that the ledger reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +36,8 @@ pub fn parse_integer(json: &str) -> Result<i64, IntegerError> {
 }
 
 /// A currency code: `[A-Z][A-Z0-9]{2,9}`, ISO 4217 or longer for other assets.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Currency(Arc<str>);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Currency(ArrayString<10>);
 
 impl Currency {
     /// `None` where the text is no currency code.
@@ -44,7 +46,8 @@ impl Currency {
         let mut bytes = text.bytes();
         let head = bytes.next().is_some_and(|b| b.is_ascii_uppercase());
         let tail = bytes.all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
-        (head && tail && (3..=10).contains(&text.len())).then(|| Self(text.into()))
+        let code = ArrayString::from(text).ok()?;
+        (head && tail && text.len() >= 3).then_some(Self(code))
     }
 
     /// The code as text.

@@ -77,7 +77,7 @@ async fn open_account(
     let account = AccountKey::new(caller.tenant, id);
     let work = Work {
         account: account.clone(),
-        ask: Ask::Open(new.opening()),
+        ask: Ask::Open(Box::new(new.opening())),
     };
     match api.lanes.ask(work).await? {
         Answer::Opened { account: now, fresh } => {
@@ -214,7 +214,7 @@ async fn patch_account(
     let patch = AccountChanges::read(&bytes)?.patch(caller.subject, if_match);
     let work = Work {
         account: key.clone(),
-        ask: Ask::Patch(patch),
+        ask: Ask::Patch(Box::new(patch)),
     };
     match api.lanes.ask(work).await? {
         Answer::Patched(now) => Ok(shown(&key, &now).into_response()),

@@ -111,7 +111,7 @@ async fn submit_all(api: &Api, submissions: Vec<Submission>) -> Result<Vec<Outco
         let event = submission.event.clone();
         let (reply, answer) = oneshot::channel();
         // Where the caller has gone away, the work is done all the same.
-        let reply = Box::new(move |result| drop(reply.send(result)));
+        let reply = Box::new(move |_, result| drop(reply.send(result)));
         api.lanes.send(Work::submit(submission), reply).await;
         waiting.push(async move { (event, answer.await.unwrap_or(Err(Failure::Stopping))) });
     }

@@ -28,19 +28,18 @@ impl Session<'_> {
         first: Option<Result<Delivery, lapin::Error>>,
     ) -> Option<End> {
         let now = Instant::now();
-        let mut arrived = first;
-        for _ in 0..TAKE_MAX {
-            match arrived {
+        let mut arrived = Some(first);
+        let mut taken = 0;
+        while let Some(delivery) = arrived.take() {
+            match delivery {
                 Some(Ok(delivery)) => self.take(&delivery, now),
                 Some(Err(error)) => return Some(failed(error)),
                 None => return self.stream_ended(),
             }
-            if !self.may_take() {
-                break;
-            }
-            match next(&mut self.subscription.stream).now_or_never() {
-                Some(more) => arrived = more,
-                None => break,
+            taken += 1;
+            // What is fetched is taken: nothing may stand between the two.
+            if taken < TAKE_MAX && self.may_take() {
+                arrived = next(&mut self.subscription.stream).now_or_never();
             }
         }
         None
@@ -61,6 +60,16 @@ impl Session<'_> {
     pub(super) fn take(&mut self, delivery: &Delivery, now: Instant) {
         let before = handed_out_before(delivery);
         self.consumer.appetite.saw(delivery.data.len(), before);
+        let lost = self.acks.lost(delivery.delivery_tag);
+        if lost > 0 {
+            let (queue, tag) = (&*self.consumer.queue, delivery.delivery_tag);
+            tracing::warn!(
+                queue,
+                tag,
+                lost,
+                "deliveries before this one never arrived; they go back to the queue with the channel"
+            );
+        }
         let tag = self.acks.taken(delivery.delivery_tag, now);
         let task = Task {
             tag,
@@ -80,12 +89,11 @@ impl Session<'_> {
     /// nothing else is sent before: the order of an account's events stays.
     pub(super) fn send(&mut self, tag: Tag, work: Work, attempts: usize) {
         let reporter = self.consumer.reporter.clone();
-        let kept = work.clone();
-        let reply: Reply = Box::new(move |result| {
+        let reply: Reply = Box::new(move |work, result| {
             let report = match result {
                 Ok(_) | Err(Failure::Refused { .. }) => Report::Done(tag),
                 Err(failure) => {
-                    let errand = Errand::Submit(kept);
+                    let errand = Errand::Submit(work);
                     let task = Task {
                         tag,
                         errand,
@@ -97,11 +105,8 @@ impl Session<'_> {
             // A consumer that is gone acknowledges nothing any more.
             let _ = reporter.send(report);
         });
-        let lanes = self.consumer.workshop.lanes.clone();
-        let mut sending = async move { lanes.send(work, reply).await }.boxed();
         self.in_lanes += 1;
-        if (&mut sending).now_or_never().is_none() {
-            self.sending = Some(sending);
-        }
+        let left = self.consumer.workshop.lanes.offer(work, reply);
+        self.sending = left.map(FutureExt::boxed);
     }
 }

@@ -146,10 +146,11 @@ impl Books {
         }
     }
 
-    /// Makes the two narrow tables, with an account for each row.
-    pub(super) async fn make_minimal(&self, rows: &[i64]) -> anyhow::Result<()> {
+    /// Makes what is measured beside the service's tables: two narrow ones, with an
+    /// account for each row.
+    pub(super) async fn make_beside(&self, rows: &[i64]) -> anyhow::Result<()> {
         match self {
-            Self::Postgres(books) => books.make_minimal(rows).await,
+            Self::Postgres(books) => books.make_beside(rows).await,
             Self::Sqlite(_) => Ok(()),
         }
     }

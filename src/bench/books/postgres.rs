@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use futures_util::future::try_join_all;
 use sqlx::{
-    AssertSqlSafe, PgConnection, PgPool, Row,
-    postgres::{PgPoolOptions, PgRow},
+    AssertSqlSafe, PgConnection, PgPool, Postgres, Row,
+    postgres::{PgHasArrayType, PgPoolOptions, PgRow, PgTypeInfo},
 };
+use uuid::Uuid;
 
 use super::{Entry, Folded, SOURCE, Shape, fold};
 use crate::store;
@@ -20,22 +21,58 @@ SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
 const COLUMNS: &str = "account, version, amount, balance_after, key, event_id, account_id, reference, \
 occurred_at, first_seen_at, decided_at, decision, derived, type, status, tenant, source, currency";
 
-const MINIMAL: &str = "\
+/// What is made beside the service's tables: two narrow ones, and the types in which
+/// batches are sent, as the service sends its own.
+const BESIDE: &str = "\
 CREATE TABLE minimal_account (id bigint PRIMARY KEY, balance bigint NOT NULL, version bigint NOT NULL)
     WITH (fillfactor = 70);
 CREATE TABLE minimal_entry (key uuid NOT NULL UNIQUE, account bigint NOT NULL, version bigint NOT NULL,
-    amount bigint NOT NULL, UNIQUE (account, version))";
+    amount bigint NOT NULL, UNIQUE (account, version));
+CREATE TYPE folded AS (id bigint, version bigint, count bigint, total bigint);
+CREATE TYPE entry AS (account bigint, version bigint, amount bigint, balance_after bigint, key uuid,
+    event_id text, account_id text, reference text)";
 
 const MINIMAL_BATCH: &str = "\
 WITH moved AS (
     UPDATE minimal_account a SET balance = a.balance - f.total, version = a.version + f.count
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS f (id, version, count, total)
+    FROM unnest($1::folded[]) AS f
     WHERE a.id = f.id AND a.version = f.version RETURNING a.id
 )
 INSERT INTO minimal_entry (account, version, amount, key)
 SELECT e.account, e.version, e.amount, e.key
-FROM unnest($5::bigint[], $6::bigint[], $7::bigint[], $8::uuid[]) AS e (account, version, amount, key)
+FROM unnest($2::minimal_entry[]) AS e
 WHERE CASE WHEN e.account IN (SELECT id FROM moved) THEN true ELSE false END";
+
+/// What an account has in a batch: the type `folded`.
+#[derive(sqlx::Encode)]
+struct FoldedRow {
+    id: i64,
+    version: i64,
+    count: i64,
+    total: i64,
+}
+
+/// The type `entry`.
+#[derive(sqlx::Encode)]
+struct EntryRow<'a> {
+    account: i64,
+    version: i64,
+    amount: i64,
+    balance_after: i64,
+    key: Uuid,
+    event_id: &'a str,
+    account_id: &'a str,
+    reference: &'a str,
+}
+
+/// The type of the table `minimal_entry`.
+#[derive(sqlx::Encode)]
+struct MinimalRow {
+    key: Uuid,
+    account: i64,
+    version: i64,
+    amount: i64,
+}
 
 #[derive(Debug)]
 pub(in crate::bench) struct Books {
@@ -65,17 +102,14 @@ impl Books {
             batch: format!(
                 "WITH moved AS (
                     UPDATE account a SET balance = a.balance - f.total, version = a.version + f.count,
-                           updated_at = $13
-                    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
-                        AS f (id, version, count, total)
+                           updated_at = $3
+                    FROM unnest($1::folded[]) AS f
                     WHERE a.id = f.id AND a.version = f.version RETURNING a.id
                 )
                 INSERT INTO event ({COLUMNS})
                 SELECT e.account, e.version, e.amount, e.balance_after, e.key, e.event_id, e.account_id,
-                       e.reference, $13, $13, $13, {constants}
-                FROM unnest($5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bytea[],
-                            $10::text[], $11::text[], $12::text[])
-                    AS e (account, version, amount, balance_after, key, event_id, account_id, reference)
+                       e.reference, $3, $3, $3, {constants}
+                FROM unnest($2::entry[]) AS e
                 WHERE CASE WHEN e.account IN (SELECT id FROM moved) THEN true ELSE false END"
             ),
             one: format!(
@@ -117,8 +151,8 @@ impl Books {
         Ok(rows.bind(pattern).fetch_all(&self.pool).await?)
     }
 
-    pub(super) async fn make_minimal(&self, rows: &[i64]) -> anyhow::Result<()> {
-        sqlx::raw_sql(MINIMAL).execute(&self.pool).await?;
+    pub(super) async fn make_beside(&self, rows: &[i64]) -> anyhow::Result<()> {
+        sqlx::raw_sql(BESIDE).execute(&self.pool).await?;
         sqlx::query("INSERT INTO minimal_account SELECT unnest($1::bigint[]), $2, 1")
             .bind(rows)
             .bind(super::OPENING)
@@ -179,7 +213,7 @@ impl Books {
             .bind(entry.version)
             .bind(entry.amount)
             .bind(entry.balance_after)
-            .bind(entry.key)
+            .bind(Uuid::from_bytes(entry.key))
             .bind(&entry.event_id)
             .bind(&entry.account_id)
             .bind(&entry.reference)
@@ -195,20 +229,10 @@ impl Books {
         connection: &mut PgConnection,
         batch: &[Entry],
     ) -> anyhow::Result<()> {
-        let folded = fold(batch);
+        let entries: Vec<EntryRow<'_>> = batch.iter().map(EntryRow::of).collect();
         let done = sqlx::query(AssertSqlSafe(self.batch.as_str()))
-            .bind(numbers(&folded, |it| it.account))
-            .bind(numbers(&folded, |it| it.version))
-            .bind(numbers(&folded, |it| it.count))
-            .bind(numbers(&folded, |it| it.total))
-            .bind(column(batch, |it| it.account))
-            .bind(column(batch, |it| it.version))
-            .bind(column(batch, |it| it.amount))
-            .bind(column(batch, |it| it.balance_after))
-            .bind(column(batch, |it| it.key))
-            .bind(column(batch, |it| it.event_id.as_str()))
-            .bind(column(batch, |it| it.account_id.as_str()))
-            .bind(column(batch, |it| it.reference.as_str()))
+            .bind(folded(batch))
+            .bind(entries)
             .bind(batch.first().map_or(0, |it| it.at))
             .execute(connection)
             .await?;
@@ -263,16 +287,10 @@ impl Books {
 }
 
 async fn write_minimal(connection: &mut PgConnection, batch: &[Entry]) -> anyhow::Result<()> {
-    let folded = fold(batch);
+    let entries: Vec<MinimalRow> = batch.iter().map(MinimalRow::of).collect();
     let done = sqlx::query(MINIMAL_BATCH)
-        .bind(numbers(&folded, |it| it.account))
-        .bind(numbers(&folded, |it| it.version))
-        .bind(numbers(&folded, |it| it.count))
-        .bind(numbers(&folded, |it| it.total))
-        .bind(column(batch, |it| it.account))
-        .bind(column(batch, |it| it.version))
-        .bind(column(batch, |it| it.amount))
-        .bind(column(batch, |it| uuid::Uuid::from_bytes(it.key)))
+        .bind(folded(batch))
+        .bind(entries)
         .execute(connection)
         .await?;
     ensure!(
@@ -282,10 +300,59 @@ async fn write_minimal(connection: &mut PgConnection, batch: &[Entry]) -> anyhow
     Ok(())
 }
 
-fn numbers(folded: &[Folded], of: fn(&Folded) -> i64) -> Vec<i64> {
-    folded.iter().map(of).collect()
+fn folded(batch: &[Entry]) -> Vec<FoldedRow> {
+    let row = |folded: &Folded| FoldedRow {
+        id: folded.account,
+        version: folded.version,
+        count: folded.count,
+        total: folded.total,
+    };
+    fold(batch).iter().map(row).collect()
 }
 
-fn column<'a, T>(batch: &'a [Entry], of: impl Fn(&'a Entry) -> T) -> Vec<T> {
-    batch.iter().map(of).collect()
+impl<'a> EntryRow<'a> {
+    fn of(entry: &'a Entry) -> Self {
+        Self {
+            account: entry.account,
+            version: entry.version,
+            amount: entry.amount,
+            balance_after: entry.balance_after,
+            key: Uuid::from_bytes(entry.key),
+            event_id: &entry.event_id,
+            account_id: &entry.account_id,
+            reference: &entry.reference,
+        }
+    }
 }
+
+impl MinimalRow {
+    fn of(entry: &Entry) -> Self {
+        Self {
+            key: Uuid::from_bytes(entry.key),
+            account: entry.account,
+            version: entry.version,
+            amount: entry.amount,
+        }
+    }
+}
+
+/// Says under which name the server knows a row.
+macro_rules! named {
+    ($row:ty, $name:literal) => {
+        impl sqlx::Type<Postgres> for $row {
+            fn type_info() -> PgTypeInfo {
+                PgTypeInfo::with_name($name)
+            }
+        }
+
+        impl PgHasArrayType for $row {
+            fn array_type_info() -> PgTypeInfo {
+                PgTypeInfo::array_of($name)
+            }
+        }
+    };
+}
+
+named!(FoldedRow, "folded");
+named!(EntryRow<'_>, "entry");
+named!(MinimalRow, "minimal_entry");

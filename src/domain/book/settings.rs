@@ -25,10 +25,10 @@ impl Desk<'_> {
             });
             return match same {
                 true => Answer::Opened {
-                    account,
+                    account: Box::new(account),
                     fresh: false,
                 },
-                false => Answer::OpenRefused(OpenRefusal::Exists(account)),
+                false => Answer::OpenRefused(OpenRefusal::Exists(Box::new(account))),
             };
         }
         let (row, revision) = self
@@ -60,7 +60,7 @@ impl Desk<'_> {
         self.release();
         self.judge_waiting_anew();
         Answer::Opened {
-            account: self.sheet.account.clone().unwrap_or(account),
+            account: Box::new(self.sheet.account.clone().unwrap_or(account)),
             fresh: true,
         }
     }
@@ -76,7 +76,7 @@ impl Desk<'_> {
             .as_ref()
             .is_some_and(|tags| !tags.contains(&account.tag()))
         {
-            return Answer::PatchRefused(PatchRefusal::Stale(account));
+            return Answer::PatchRefused(PatchRefusal::Stale(Box::new(account)));
         }
         let mut after = account.clone();
         after.status = patch.status.unwrap_or(account.status);
@@ -87,11 +87,11 @@ impl Desk<'_> {
             .unwrap_or_else(|| account.metadata.clone());
         let changes = after != account;
         if changes && account.status == AccountStatus::Closed {
-            return Answer::PatchRefused(PatchRefusal::Closed(account));
+            return Answer::PatchRefused(PatchRefusal::Closed(Box::new(account)));
         }
         let closes = after.status == AccountStatus::Closed && account.status != after.status;
         if closes && account.balance != 0 {
-            return Answer::PatchRefused(PatchRefusal::NotEmpty(account));
+            return Answer::PatchRefused(PatchRefusal::NotEmpty(Box::new(account)));
         }
         if changes {
             after.settings_revision += 1;
@@ -116,7 +116,7 @@ impl Desk<'_> {
             self.judge_waiting_anew();
         }
         // The revision moves when the sheet is finished; the answer shows none.
-        Answer::Patched(after)
+        Answer::Patched(Box::new(after))
     }
 }
 

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
-use super::{connections::Connections, error::failed, unit::Loan};
+use super::{connections::Connections, error::failed, rows, unit::Loan};
 use crate::{
     clock,
     domain::{Audit, EventKey, Letter, Timestamp},
@@ -20,7 +20,7 @@ INSERT INTO dead_letter AS old (id, seen, received_at, last_seen_at, digest, eve
     status, reason, queue, source, event_id, account_id, detail, headers, marks, body)
 SELECT l.id, l.seen, $1, $1, l.digest, l.event_key, l.tenant,
     'open', l.reason, l.queue, l.source, l.event_id, l.account_id, l.detail, l.headers, l.marks, l.body
-FROM unnest($2::uuid[], $3::bigint[], $4::bytea[], $5::bytea[], $6::text[], $7::text[], $8::text[],
+FROM unnest($2::uuid[], $3::bigint[], $4::bytea[], $5::uuid[], $6::text[], $7::text[], $8::text[],
             $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::bytea[])
     AS l (id, seen, digest, event_key, tenant, reason, queue, source, event_id, account_id, detail,
           headers, marks, body)
@@ -39,7 +39,7 @@ FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text
 const COPIES: &str = "\
 INSERT INTO event_seen AS old (key, copies, last_seen_at)
 SELECT c.key, sum(c.copies)::bigint, $1
-FROM unnest($2::bytea[], $3::bigint[]) AS c (key, copies)
+FROM unnest($2::uuid[], $3::bigint[]) AS c (key, copies)
 GROUP BY c.key ORDER BY c.key
 ON CONFLICT (key)
 DO UPDATE SET copies = old.copies + EXCLUDED.copies,
@@ -72,9 +72,9 @@ pub(super) async fn letters(
     let one = |of: fn(&Letter) -> Option<&str>| -> Vec<Option<&str>> {
         folded.iter().map(|it| of(&it.letter)).collect()
     };
-    let event_keys: Vec<Option<[u8; 16]>> = folded
+    let event_keys: Vec<Option<Uuid>> = folded
         .iter()
-        .map(|it| it.letter.event.map(|key| key.0))
+        .map(|it| it.letter.event.map(rows::uuid))
         .collect();
     let details: Vec<String> = folded
         .iter()
@@ -168,8 +168,10 @@ pub(super) async fn copies(
     if copies.is_empty() {
         return Ok(());
     }
-    let (keys, counts): (Vec<[u8; 16]>, Vec<i64>) =
-        copies.iter().map(|(key, count)| (key.0, *count)).unzip();
+    let (keys, counts): (Vec<Uuid>, Vec<i64>) = copies
+        .iter()
+        .map(|(key, count)| (rows::uuid(*key), *count))
+        .unzip();
     let mut loan = Loan::of(connections).await?;
     let done = sqlx::query(COPIES)
         .bind(at.0)
@@ -187,11 +189,11 @@ const PROOF_ROWS: usize = 500;
 
 /// Writes for real, and takes it away again.
 pub(super) async fn prove(connections: &Connections) -> Result<()> {
-    let rows: Vec<(EventKey, i64)> = (0..PROOF_ROWS)
+    let proof: Vec<(EventKey, i64)> = (0..PROOF_ROWS)
         .map(|_| (EventKey(clock::new_id().into_bytes()), 0))
         .collect();
-    copies(connections, &rows, Timestamp(0)).await?;
-    let keys: Vec<[u8; 16]> = rows.iter().map(|(key, _)| key.0).collect();
+    copies(connections, &proof, Timestamp(0)).await?;
+    let keys: Vec<Uuid> = proof.iter().map(|(key, _)| rows::uuid(*key)).collect();
     let mut loan = Loan::of(connections).await?;
     let cleared = sqlx::query("DELETE FROM event_seen WHERE key = ANY($1)")
         .bind(keys)

@@ -1,5 +1,6 @@
 //! Rows turned by ninety degrees: one array for each column, the way `unnest`
-//! takes them. What must not be here: statements.
+//! takes them. What is sent with every batch goes row by row instead, which costs
+//! the server less ([`super::composites`]). What must not be here: statements.
 //!
 //! `unnest` pads a shorter array with nulls. A column in which every value is
 //! null is therefore sent as an empty array, which costs nothing; any other
@@ -11,11 +12,10 @@ use sqlx::{
     query::Query,
 };
 
-use super::rows::trail_text;
-use crate::{
-    domain::{Account, AccountKey, Record, Status},
-    store::Result,
-};
+use uuid::Uuid;
+
+use super::rows;
+use crate::domain::{Account, AccountKey, Record, Status};
 
 /// A statement to which columns are bound, one after the other.
 type Statement<'q> = Query<'q, Postgres, PgArguments>;
@@ -32,154 +32,11 @@ where
     }
 }
 
-/// What is expected of accounts, and what they become.
-#[derive(Default)]
-pub(super) struct AccountColumns<'a>(Vec<AccountRow<'a>>);
-
-struct AccountRow<'a> {
-    id: i64,
-    before: &'a Account,
-    after: &'a Account,
-    moves: bool,
-}
-
-impl<'a> AccountColumns<'a> {
-    /// An account that must be as it was; where it moves, it becomes `after`.
-    pub(super) fn push(&mut self, id: i64, before: &'a Account, after: &'a Account, moves: bool) {
-        self.0.push(AccountRow {
-            id,
-            before,
-            after,
-            moves,
-        });
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether none of them only stays as it is.
-    pub(super) fn all_move(&self) -> bool {
-        self.0.iter().all(|row| row.moves)
-    }
-
-    /// Binds them in the order of their ids, in which they are to be locked.
-    pub(super) fn bind(mut self, query: Statement<'_>) -> Statement<'_> {
-        self.0.sort_unstable_by_key(|row| row.id);
-        let numbers =
-            |of: fn(&AccountRow<'_>) -> i64| -> Vec<i64> { self.0.iter().map(of).collect() };
-        query
-            .bind(numbers(|row| row.id))
-            .bind(numbers(|row| row.before.version))
-            .bind(numbers(|row| row.before.revision))
-            .bind(numbers(|row| row.before.balance))
-            .bind(self.0.iter().map(|row| row.moves).collect::<Vec<bool>>())
-            .bind(numbers(|row| row.after.version))
-            .bind(numbers(|row| row.after.revision))
-            .bind(numbers(|row| row.after.balance))
-            .bind(numbers(|row| row.after.updated_at.0))
-    }
-}
-
-/// Rows of `event`, as they are inserted or as they become.
-#[derive(Default)]
-pub(super) struct EventColumns<'a> {
-    account: Vec<i64>,
-    version: Vec<Option<i64>>,
-    amount: Vec<i64>,
-    balance_after: Vec<Option<i64>>,
-    floor: Vec<Option<i64>>,
-    expected_version: Vec<Option<i64>>,
-    found_version: Vec<Option<i64>>,
-    found_balance: Vec<Option<i64>>,
-    occurred_at: Vec<Option<i64>>,
-    first_seen_at: Vec<i64>,
-    decided_at: Vec<i64>,
-    decision: Vec<i64>,
-    key: Vec<[u8; 16]>,
-    derived: Vec<bool>,
-    kind: Vec<&'static str>,
-    status: Vec<&'static str>,
-    reason: Vec<Option<&'static str>>,
-    tenant: Vec<&'a str>,
-    source: Vec<&'a str>,
-    event_id: Vec<&'a str>,
-    account_id: Vec<&'a str>,
-    currency: Vec<Option<&'a str>>,
-    reference: Vec<Option<&'a str>>,
-    trail: Vec<Option<String>>,
-}
-
-impl<'a> EventColumns<'a> {
-    pub(super) fn push(&mut self, row: i64, record: &'a Record) -> Result<()> {
-        let event = &*record.event;
-        let content = &event.content;
-        self.trail.push(trail_text(record)?);
-        self.account.push(row);
-        self.version.push(record.version);
-        self.amount.push(content.amount);
-        self.balance_after.push(record.balance_after);
-        self.floor.push(record.floor);
-        self.expected_version.push(content.expected_version);
-        self.found_version.push(record.found.map(|it| it.version));
-        self.found_balance.push(record.found.map(|it| it.balance));
-        self.occurred_at.push(event.occurred_at.map(|at| at.0));
-        self.first_seen_at.push(record.first_seen_at.0);
-        self.decided_at.push(record.decided_at.0);
-        self.decision.push(record.decision);
-        self.key.push(event.identity.key().0);
-        self.derived.push(event.derived);
-        self.kind.push(content.kind.as_str());
-        self.status.push(record.status.as_str());
-        self.reason.push(record.reason.map(|it| it.as_str()));
-        self.tenant.push(&event.identity.tenant);
-        self.source.push(&event.identity.source);
-        self.event_id.push(&event.identity.event_id);
-        self.account_id.push(&content.account_id);
-        self.currency
-            .push(content.currency.as_ref().map(|code| code.as_str()));
-        self.reference.push(event.reference.as_deref());
-        Ok(())
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.account.len()
-    }
-
-    pub(super) fn bind(self, query: Statement<'a>) -> Statement<'a> {
-        query
-            .bind(self.account)
-            .bind(sparse(self.version))
-            .bind(self.amount)
-            .bind(sparse(self.balance_after))
-            .bind(sparse(self.floor))
-            .bind(sparse(self.expected_version))
-            .bind(sparse(self.found_version))
-            .bind(sparse(self.found_balance))
-            .bind(sparse(self.occurred_at))
-            .bind(self.first_seen_at)
-            .bind(self.decided_at)
-            .bind(self.decision)
-            .bind(self.key)
-            .bind(self.derived)
-            .bind(self.kind)
-            .bind(self.status)
-            .bind(sparse(self.reason))
-            .bind(self.tenant)
-            .bind(self.source)
-            .bind(self.event_id)
-            .bind(self.account_id)
-            .bind(sparse(self.currency))
-            .bind(sparse(self.reference))
-            .bind(sparse(self.trail))
-    }
-}
-
 /// What stands beside events: metadata, and messages as they came.
 #[derive(Default)]
 pub(super) struct DetailColumns<'a> {
     account: Vec<i64>,
-    key: Vec<[u8; 16]>,
+    key: Vec<Uuid>,
     metadata: Vec<Option<&'a str>>,
     queue: Vec<Option<&'a str>>,
     headers: Vec<Option<&'a str>>,
@@ -197,7 +54,7 @@ impl<'a> DetailColumns<'a> {
             return;
         }
         self.account.push(row);
-        self.key.push(record.event.identity.key().0);
+        self.key.push(rows::uuid(record.event.identity.key()));
         self.metadata.push(metadata);
         self.queue.push(raw.map(|raw| &*raw.queue));
         self.headers.push(raw.map(|raw| &*raw.headers));

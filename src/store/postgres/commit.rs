@@ -8,7 +8,8 @@ use sqlx::{Connection, PgConnection};
 
 use super::{
     aside,
-    columns::{ConditionColumns, DetailColumns, EventColumns, SettingColumns},
+    columns::{ConditionColumns, DetailColumns, SettingColumns},
+    composites::Events,
     connections::Connections,
     error::failed,
     post::Posting,
@@ -62,15 +63,7 @@ SET account = u.account, version = u.version, amount = u.amount, balance_after =
     decided_at = u.decided_at, decision = u.decision, derived = u.derived, type = u.type,
     status = u.status, reason = u.reason, account_id = u.account_id, currency = u.currency,
     reference = u.reference, trail = u.trail
-FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-            $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
-            $13::bytea[], $14::boolean[], $15::text[], $16::text[], $17::text[], $18::text[],
-            $19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[],
-            $25::text[], $26::bigint[])
-    AS u (account, version, amount, balance_after, floor, expected_version, found_version,
-          found_balance, occurred_at, first_seen_at, decided_at, decision, key, derived, type,
-          status, reason, tenant, source, event_id, account_id, currency, reference, trail,
-          status_before, decision_before)
+FROM unnest($2::text[], $3::bigint[], $1::event[]) AS u (status_before, decision_before)
 WHERE e.key = u.key AND e.status = u.status_before AND e.decision = u.decision_before";
 
 /// What stands beside changed identities. A message is only ever replaced by
@@ -78,7 +71,7 @@ WHERE e.key = u.key AND e.status = u.status_before AND e.decision = u.decision_b
 const KEEP: &str = "\
 INSERT INTO event_detail AS old (key, metadata, queue, headers, marks, body)
 SELECT d.key, d.metadata, d.queue, d.headers, d.marks, d.body
-FROM unnest($1::bigint[], $2::bytea[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[])
+FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[])
     AS d (account, key, metadata, queue, headers, marks, body)
 ON CONFLICT (key) DO UPDATE
 SET metadata = EXCLUDED.metadata,
@@ -327,7 +320,7 @@ async fn change(
     changes: &[&AccountChange],
     new: &FxHashMap<&AccountKey, i64>,
 ) -> Result<()> {
-    let mut events = EventColumns::default();
+    let mut events = Events::default();
     let mut conditions = ConditionColumns::default();
     let mut details = DetailColumns::default();
     for change in changes {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use sqlx::{AssertSqlSafe, PgConnection};
+use uuid::Uuid;
 
 use super::{
     connections::Connections,
@@ -59,7 +60,7 @@ async fn accounts(
 ) -> Result<Vec<(usize, Account, bool)>> {
     let sql = format!(
         "SELECT w.place - 1,
-            EXISTS (SELECT FROM event e WHERE e.account = a.id AND e.status = 'parked'), {}
+            EXISTS (SELECT FROM event e WHERE e.account = a.id AND e.version IS NULL AND e.status = 'parked'), {}
          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (tenant, account_id, place)
          JOIN account a ON a.tenant = w.tenant AND a.account_id = w.account_id",
         rows::ACCOUNT
@@ -92,11 +93,11 @@ async fn waiting(connection: &mut PgConnection, accounts: Vec<i64>) -> Result<Ve
          FROM unnest($1::bigint[]) AS w (account)
          CROSS JOIN LATERAL (
             (SELECT * FROM event v
-             WHERE v.account = w.account AND v.status = 'parked' AND v.expected_version IS NOT NULL
+             WHERE v.account = w.account AND v.version IS NULL AND v.status = 'parked' AND v.expected_version IS NOT NULL
              ORDER BY v.expected_version, v.seq LIMIT {limit})
             UNION ALL
             (SELECT * FROM event u
-             WHERE u.account = w.account AND u.status = 'parked' AND u.expected_version IS NULL
+             WHERE u.account = w.account AND u.version IS NULL AND u.status = 'parked' AND u.expected_version IS NULL
              ORDER BY u.expected_version, u.seq LIMIT {limit})
          ) AS e
          LEFT JOIN event_detail d ON d.key = e.key
@@ -135,7 +136,7 @@ pub(super) async fn lookup(connections: &Connections, keys: &[EventKey]) -> Resu
         "SELECT {} FROM event e LEFT JOIN event_detail d ON d.key = e.key WHERE e.key = ANY ($1)",
         rows::RECORD
     );
-    let keys: Vec<[u8; 16]> = keys.iter().map(|key| key.0).collect();
+    let keys: Vec<Uuid> = keys.iter().copied().map(rows::uuid).collect();
     let mut loan = Loan::of(connections).await?;
     let found = sqlx::query(AssertSqlSafe(sql))
         .bind(keys)

@@ -28,6 +28,7 @@ mod aside;
 mod checks;
 mod columns;
 mod commit;
+mod composites;
 mod connections;
 mod error;
 mod load;

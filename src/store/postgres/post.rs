@@ -7,18 +7,15 @@
 use sqlx::{AssertSqlSafe, PgExecutor};
 
 use super::{
-    columns::{AccountColumns, DetailColumns, EventColumns},
+    columns::DetailColumns,
+    composites::{Events, Moves},
     error::failed,
     rows::Cells,
 };
 use crate::store::Result;
 
 /// What is expected of accounts and what they become, in the order of their ids.
-const WANTED: &str = "\
-unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[],
-       $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
-    AS w (id, version, revision, balance, moves,
-          version_after, revision_after, balance_after, updated_after)";
+const WANTED: &str = "unnest($1::account_move[]) AS w";
 
 /// Where every account moves. A row that moved while this waited for its lock is
 /// judged by its newest version. The rows are met, and so locked, in the order
@@ -63,7 +60,8 @@ held AS MATERIALIZED (
 /// - Whether an event's account is proven is asked inside a CASE: there the
 ///   planner can't make a join of it, and answers from a hash table whatever it
 ///   thinks of the lengths of arrays.
-/// - Events are inserted in the order in which they are given: `seq` keeps it.
+/// - Events are inserted in the order in which they are given, since nothing stands
+///   between the array and the table: `seq` keeps it.
 const WRITE: &str = "\
 written AS (
     INSERT INTO event (
@@ -74,20 +72,12 @@ written AS (
         e.account, e.version, e.amount, e.balance_after, e.floor, e.expected_version, e.found_version,
         e.found_balance, e.occurred_at, e.first_seen_at, e.decided_at, e.decision, e.key, e.derived, e.type,
         e.status, e.reason, e.tenant, e.source, e.event_id, e.account_id, e.currency, e.reference, e.trail
-    FROM unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
-                $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[],
-                $20::bigint[], $21::bigint[], $22::bytea[], $23::boolean[], $24::text[],
-                $25::text[], $26::text[], $27::text[], $28::text[], $29::text[], $30::text[],
-                $31::text[], $32::text[], $33::text[]) WITH ORDINALITY
-        AS e (account, version, amount, balance_after, floor, expected_version, found_version,
-              found_balance, occurred_at, first_seen_at, decided_at, decision, key, derived, type,
-              status, reason, tenant, source, event_id, account_id, currency, reference, trail, place)
+    FROM unnest($2::event[]) AS e
     WHERE CASE WHEN e.account IN (SELECT id FROM proven) THEN true ELSE false END
-    ORDER BY e.place
 ), kept AS (
     INSERT INTO event_detail (key, metadata, queue, headers, marks, body)
     SELECT d.key, d.metadata, d.queue, d.headers, d.marks, d.body
-    FROM unnest($34::bigint[], $35::bytea[], $36::text[], $37::text[], $38::text[], $39::text[], $40::bytea[])
+    FROM unnest($3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[])
         AS d (account, key, metadata, queue, headers, marks, body)
     WHERE CASE WHEN d.account IN (SELECT id FROM proven) THEN true ELSE false END
     ON CONFLICT (key) DO UPDATE
@@ -100,9 +90,9 @@ SELECT coalesce(array_agg(id), '{}') FROM proven";
 #[derive(Default)]
 pub(super) struct Posting<'a> {
     /// Accounts that must be as they were, and what they become.
-    pub(super) accounts: AccountColumns<'a>,
+    pub(super) accounts: Moves,
     /// Identities that are new.
-    pub(super) events: EventColumns<'a>,
+    pub(super) events: Events<'a>,
     /// What stands beside them.
     pub(super) details: DetailColumns<'a>,
 }

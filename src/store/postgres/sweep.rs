@@ -17,7 +17,7 @@ use crate::{
 const DUE: &str = "\
 SELECT a.tenant, a.account_id
 FROM event e JOIN account a ON a.id = e.account
-WHERE e.status = 'parked' AND a.version >= 1
+WHERE e.version IS NULL AND e.status = 'parked' AND a.version >= 1
   AND (e.expected_version <= a.version OR e.expected_version IS NULL OR e.reason = 'account_not_found')
 GROUP BY a.id
 ORDER BY bool_or(e.expected_version IS NULL OR e.expected_version <= a.version) DESC, min(e.seq)
@@ -45,7 +45,7 @@ pub(super) async fn expired(
     let sql = format!(
         "SELECT e.tenant, e.account_id, e.key, {}
          FROM event e LEFT JOIN event_detail d ON d.key = e.key
-         WHERE e.status = 'parked' AND e.decided_at <= $1
+         WHERE e.version IS NULL AND e.status = 'parked' AND e.decided_at <= $1
          ORDER BY e.decided_at, e.seq LIMIT $2",
         rows::RAW
     );

@@ -94,7 +94,7 @@ FROM (
         THEN 'its account is missing'
         WHEN a.tenant <> e.tenant OR a.account_id <> e.account_id
         THEN 'it stands on account ' || a.account_id || ' of tenant ' || a.tenant
-        WHEN e.key <> substring(sha256(
+        WHEN uuid_send(e.key) <> substring(sha256(
                 int8send(octet_length(e.tenant)::bigint) || convert_to(e.tenant, 'UTF8')
                 || int8send(octet_length(e.source)::bigint) || convert_to(e.source, 'UTF8')
                 || int8send(octet_length(e.event_id)::bigint) || convert_to(e.event_id, 'UTF8')

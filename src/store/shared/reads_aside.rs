@@ -36,7 +36,7 @@ pub(super) async fn event(pool: &Pool, identity: &Identity) -> Result<Option<Eve
         rows::RAW
     );
     let row = sqlx::query(AssertSqlSafe(sql))
-        .bind(&identity.key().0[..])
+        .bind(rows::uuid(identity.key()))
         .fetch_optional(pool)
         .await
         .map_err(failed)?;
@@ -66,7 +66,7 @@ async fn holder(pool: &Pool, record: &Record) -> Result<Option<Identity>> {
         "SELECT h.tenant, h.source, h.event_id FROM event h \
          WHERE h.account = (SELECT account FROM event WHERE key = $1) AND h.version = $2",
     )
-    .bind(&record.event.identity.key().0[..])
+    .bind(rows::uuid(record.event.identity.key()))
     .bind(version)
     .fetch_optional(pool)
     .await
@@ -96,7 +96,7 @@ pub(super) async fn events_of(pool: &Pool, identities: &[Identity]) -> Result<Ve
         query.push(" WHERE e.key IN (");
         let mut keys = query.separated(", ");
         for identity in part {
-            keys.push_bind(identity.key().0.to_vec());
+            keys.push_bind(rows::uuid(identity.key()));
         }
         query.push(")");
         // Each length is a statement of its own, and none is worth keeping.
@@ -136,18 +136,18 @@ pub(super) async fn events(
         }
         (Some(status), _) => {
             query
-                .push(" AND e.status <> 'applied' AND e.status = ")
+                .push(" AND e.version IS NULL AND e.status = ")
                 .push_bind(status.as_str());
         }
         // Only what is set aside has a reason.
         (None, Some(_)) if filter.account_id.is_none() => {
             query.push(
-                " AND e.status <> 'applied' \
+                " AND e.version IS NULL \
                  AND e.status IN ('pending', 'rejected', 'parked', 'dead', 'discarded')",
             );
         }
         (None, Some(_)) => {
-            query.push(" AND e.status <> 'applied'");
+            query.push(" AND e.version IS NULL");
         }
         (None, None) => {}
     }
@@ -159,7 +159,7 @@ pub(super) async fn events(
             let identity = Identity::new(tenant, source.as_str(), event_id.as_str());
             query
                 .push(" AND e.key = ")
-                .push_bind(identity.key().0.to_vec());
+                .push_bind(rows::uuid(identity.key()));
         }
         (Some(source), None) => {
             query.push(" AND e.source = ").push_bind(source.as_str());
@@ -181,7 +181,7 @@ pub(super) async fn events(
             query
                 .push(" AND ((e.version IS NOT NULL AND e.account = ")
                 .push_bind(row)
-                .push(") OR (e.status <> 'applied' AND e.account = ")
+                .push(") OR (e.version IS NULL AND e.account = ")
                 .push_bind(row)
                 .push("))");
         } else {

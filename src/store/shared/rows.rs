@@ -12,6 +12,7 @@
 use std::{str::FromStr, sync::Arc};
 
 use sqlx::Row as _;
+use uuid::Uuid;
 
 use super::{Db, Row};
 use crate::{
@@ -40,6 +41,12 @@ pub(super) const RAW: &str = "d.queue, d.headers, d.marks, d.body";
 pub(super) const LETTER: &str = "l.id, l.seen, l.received_at, l.last_seen_at, l.event_key, \
      l.tenant, l.status, l.reason, l.queue, l.source, l.event_id, l.account_id, l.detail, \
      l.headers, l.marks, CAST(length(l.body) AS bigint)";
+
+/// The key of an identity, as a column holds it: 16 bytes, the narrowest type for
+/// which is `uuid` on PostgreSQL.
+pub(super) fn uuid(key: EventKey) -> Uuid {
+    Uuid::from_bytes(key.0)
+}
 
 /// Takes the columns of one row from left to right.
 pub(super) struct Cells<'r> {
@@ -109,15 +116,9 @@ impl<'r> Cells<'r> {
             .ok_or_else(|| self.unreadable(self.next - 1, &format_args!("{text:?}")))
     }
 
-    /// The next column, 16 bytes.
+    /// The next column, the key of an identity.
     pub(super) fn key(&mut self) -> Result<EventKey> {
-        let bytes = self.take::<&[u8]>()?;
-        bytes.try_into().map(EventKey).map_err(|_| {
-            self.unreadable(
-                self.next - 1,
-                &format_args!("{} bytes instead of 16", bytes.len()),
-            )
-        })
+        self.take::<Uuid>().map(|key| EventKey(key.into_bytes()))
     }
 
     /// The next column, a JSON document.
@@ -247,14 +248,8 @@ pub(super) fn letter(cells: &mut Cells<'_>) -> Result<LetterView> {
     let seen = cells.take()?;
     let received_at = cells.moment()?;
     let last_seen_at = cells.moment()?;
-    let event = match cells.take::<Option<&[u8]>>()? {
-        None => None,
-        Some(bytes) => Some(EventKey(bytes.try_into().map_err(|_| {
-            StoreError::Other(format!(
-                "a row of dead_letter can't be read: event_key of {id}"
-            ))
-        })?)),
-    };
+    let event = cells.take::<Option<Uuid>>()?;
+    let event = event.map(|key| EventKey(key.into_bytes()));
     let tenant = cells.text()?;
     let status = cells.word()?;
     let reason = cells.word()?;

@@ -28,7 +28,7 @@ pub(super) async fn load(pool: &Pool, accounts: &[AccountKey]) -> Result<Vec<Pag
         .map(|key| [&*key.tenant, &*key.id])
         .collect();
     let sql = format!(
-        "SELECT j.key, EXISTS (SELECT 1 FROM event WHERE account = a.id AND status = 'parked'), {} \
+        "SELECT j.key, EXISTS (SELECT 1 FROM event WHERE account = a.id AND version IS NULL AND status = 'parked'), {} \
          FROM json_each($1) j CROSS JOIN account a \
          ON a.tenant = j.value ->> 0 AND a.account_id = j.value ->> 1",
         rows::ACCOUNT
@@ -87,7 +87,7 @@ fn waiting_sql() -> String {
     let first = |unversioned: u8| {
         format!(
             "SELECT seq FROM (SELECT seq FROM event \
-             WHERE account = j.value AND status = 'parked' AND (expected_version IS NULL) = {unversioned} \
+             WHERE account = j.value AND version IS NULL AND status = 'parked' AND (expected_version IS NULL) = {unversioned} \
              ORDER BY expected_version, seq LIMIT {})",
             RELEASE_MAX + 1
         )
@@ -168,20 +168,20 @@ pub(super) async fn lookup(pool: &Pool, keys: &[EventKey]) -> Result<Vec<Record>
 fn due_sql() -> String {
     format!(
         "WITH RECURSIVE awaited (account) AS ( \
-           SELECT min(account) FROM event WHERE status = 'parked' \
+           SELECT min(account) FROM event WHERE version IS NULL AND status = 'parked' \
            UNION ALL \
            SELECT (SELECT min(e.account) FROM event e \
-                   WHERE e.status = 'parked' AND e.account > w.account) \
+                   WHERE e.version IS NULL AND e.status = 'parked' AND e.account > w.account) \
            FROM awaited w WHERE w.account IS NOT NULL \
          ) \
          SELECT a.tenant, a.account_id FROM awaited w CROSS JOIN account a ON a.id = w.account \
          WHERE a.version >= 1 AND ( \
-           EXISTS (SELECT 1 FROM event WHERE account = a.id AND status = 'parked' \
+           EXISTS (SELECT 1 FROM event WHERE account = a.id AND version IS NULL AND status = 'parked' \
                    AND (expected_version IS NULL) = 0 AND expected_version <= a.version) \
-           OR EXISTS (SELECT 1 FROM event WHERE account = a.id AND status = 'parked' \
+           OR EXISTS (SELECT 1 FROM event WHERE account = a.id AND version IS NULL AND status = 'parked' \
                       AND (expected_version IS NULL) = 1) \
            OR EXISTS (SELECT 1 FROM (SELECT reason FROM event \
-                      WHERE account = a.id AND status = 'parked' AND (expected_version IS NULL) = 0 \
+                      WHERE account = a.id AND version IS NULL AND status = 'parked' AND (expected_version IS NULL) = 0 \
                       ORDER BY expected_version, seq LIMIT {RELEASE_MAX}) \
                       WHERE reason = 'account_not_found')) \
          LIMIT $1"
@@ -212,7 +212,7 @@ pub(super) async fn expired(
     let sql = format!(
         "SELECT e.tenant, e.account_id, e.key, {} FROM event e \
          LEFT JOIN event_detail d ON d.key = e.key \
-         WHERE e.status = 'parked' AND e.decided_at <= $1 ORDER BY e.decided_at, e.seq LIMIT $2",
+         WHERE e.version IS NULL AND e.status = 'parked' AND e.decided_at <= $1 ORDER BY e.decided_at, e.seq LIMIT $2",
         rows::RAW
     );
     let rows = sqlx::query(AssertSqlSafe(sql))

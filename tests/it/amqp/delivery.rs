@@ -97,6 +97,30 @@ async fn one_busy_account_does_not_stop_the_others_and_is_not_given_back() {
     service.end().await;
 }
 
+/// More than is taken off the channel in one go, many times over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_long_backlog_nothing_is_acknowledged_that_is_not_in_the_books() {
+    const MESSAGES: i64 = 8_000;
+    let broker = Broker::new().await;
+    let first = Service::start(&broker, &broker::url()).await;
+    first.consuming().await;
+    first.stop().await;
+    first.end().await;
+    let backlog = (0..MESSAGES).map(|n| debit(&format!("pay-{n}"), "0", 1));
+    broker.publish(&broker.name("events"), backlog).await;
+
+    let service = Service::start(&broker, &broker::url()).await;
+    service.open_accounts(1).await;
+    until("everything acknowledged", SOON, async || {
+        service.in_hand() == 0 && broker.waiting(&service.queue).await == Some(0)
+    })
+    .await;
+    assert_eq!(service.balance("0").await, BALANCE - MESSAGES);
+    service.settled(&broker, 1, BALANCE - MESSAGES).await;
+    service.stop().await;
+    service.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn half_of_the_prefetch_busy_and_nothing_more_is_taken() {
     let broker = Broker::new().await;

@@ -239,7 +239,7 @@ pub(super) fn opening(id: &str) -> Work {
     };
     Work {
         account: account(id),
-        ask: Ask::Open(opening),
+        ask: Ask::Open(Box::new(opening)),
     }
 }
 

@@ -32,12 +32,12 @@ async fn with_account(database: &TestDatabase, balance: i64) -> Arc<dyn Store> {
     );
     let opening = Work {
         account: account(),
-        ask: Ask::Open(Opening {
+        ask: Ask::Open(Box::new(Opening {
             currency: Currency::parse("EUR").unwrap(),
             balance,
             floor: Some(0),
             metadata: None,
-        }),
+        })),
     };
     ledger.settle(&[opening]).await.remove(0).unwrap();
     store

@@ -105,12 +105,12 @@ impl Scene {
     }
 
     async fn open(&self, account: &str) {
-        let ask = Ask::Open(Opening {
+        let ask = Ask::Open(Box::new(Opening {
             currency: Currency::parse("EUR").unwrap(),
             balance: 0,
             floor: None,
             metadata: None,
-        });
+        }));
         let account = AccountKey::new("default", account);
         self.lanes.ask(Work { account, ask }).await.unwrap();
     }

@@ -20,7 +20,7 @@ pub fn open(account: i64, balance: i64) -> Work {
     };
     Work {
         account: key(account),
-        ask: Ask::Open(opening),
+        ask: Ask::Open(Box::new(opening)),
     }
 }
 

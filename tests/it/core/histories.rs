@@ -146,11 +146,11 @@ proptest! {
                     0 => open(*account, *amount),
                     1 => Work {
                         account: key(*account),
-                        ask: Ask::Patch(Patch {
+                        ask: Ask::Patch(Box::new(Patch {
                             status: Some(if amount % 2 == 0 { AccountStatus::Frozen } else { AccountStatus::Open }),
                             floor: Some(Some(-*amount)),
                             ..Patch::default()
-                        }),
+                        })),
                     },
                     2 | 3 => event(*account, format!("e{}", n % 40), Kind::Debit, *amount, *version),
                     _ => event(*account, format!("e{n}"), Kind::Credit, *amount, *version),

@@ -77,12 +77,12 @@ fn key(id: &str) -> AccountKey {
 fn open(id: &str, balance: i64, floor: Option<i64>) -> Work {
     Work {
         account: key(id),
-        ask: Ask::Open(Opening {
+        ask: Ask::Open(Box::new(Opening {
             currency: Currency::parse("EUR").unwrap(),
             balance,
             floor,
             metadata: None,
-        }),
+        })),
     }
 }
 

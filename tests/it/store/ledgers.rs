@@ -42,12 +42,12 @@ pub(super) fn submit(event: Event) -> Work {
 pub(super) fn opens(id: &str, balance: i64) -> Work {
     Work {
         account: key(id),
-        ask: Ask::Open(Opening {
+        ask: Ask::Open(Box::new(Opening {
             currency: Currency::parse("EUR").unwrap(),
             balance,
             floor: Some(0),
             metadata: None,
-        }),
+        })),
     }
 }
 
@@ -178,11 +178,11 @@ async fn settings_changed_by_one_ledger_bind_the_other(#[values(On::Postgres, On
     settle(&mut two, vec![submit(debit("a", "warm", 10))]).await;
     let floor = |floor| Work {
         account: key("a"),
-        ask: Ask::Patch(Patch {
+        ask: Ask::Patch(Box::new(Patch {
             floor: Some(Some(floor)),
             subject: "anna".into(),
             ..Patch::default()
-        }),
+        })),
     };
     settle(&mut one, vec![floor(80)]).await;
     let told = settle(&mut two, vec![submit(debit("a", "below", 11))]).await;

@@ -67,10 +67,10 @@ async fn tell(ledger: &mut Ledger, event: Event) -> Told {
 fn patch(id: &str, patch: Patch) -> Work {
     Work {
         account: key(id),
-        ask: Ask::Patch(Patch {
+        ask: Ask::Patch(Box::new(Patch {
             subject: "anna".into(),
             ..patch
-        }),
+        })),
     }
 }
 

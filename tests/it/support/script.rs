@@ -101,13 +101,13 @@ impl Line {
     pub fn work(&self, suffix: &str) -> Option<Work> {
         let account = AccountKey::new(TENANT, format!("{}{suffix}", self.word(1)));
         let ask = match self.word(0) {
-            "open" => Ask::Open(Opening {
+            "open" => Ask::Open(Box::new(Opening {
                 currency: Currency::parse(self.word(2)).unwrap(),
                 balance: self.word(3).parse().unwrap(),
                 floor: self.floor().unwrap_or(Some(0)),
                 metadata: None,
-            }),
-            "set" => Ask::Patch(Patch {
+            })),
+            "set" => Ask::Patch(Box::new(Patch {
                 status: self
                     .options
                     .get("status")
@@ -115,7 +115,7 @@ impl Line {
                 floor: self.floor(),
                 subject: "script".to_owned(),
                 ..Patch::default()
-            }),
+            })),
             "debit" | "credit" => Ask::Submit(self.submission(&account, suffix)),
             "account" | "event" | "letters" => return None,
             other => panic!("{}: unknown act {other}", self.place),
