@@ -2,11 +2,13 @@
 
 use lapin::types::FieldTable;
 use onceledger::domain::Reason;
+use serde_json::json;
 
 use super::{
     broker::{self, Broker},
     service::{BALANCE, SOON, Service, account, debit, until},
 };
+use crate::commands::program::Service as Program;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_published_twice_is_applied_once_and_acknowledged() {
@@ -97,28 +99,37 @@ async fn one_busy_account_does_not_stop_the_others_and_is_not_given_back() {
     service.end().await;
 }
 
-/// More than is taken off the channel in one go, many times over.
+/// More than is taken off the channel in one go, many times over, with the prefetch
+/// that the program has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_long_backlog_nothing_is_acknowledged_that_is_not_in_the_books() {
     const MESSAGES: i64 = 8_000;
     let broker = Broker::new().await;
-    let first = Service::start(&broker, &broker::url()).await;
-    first.consuming().await;
-    first.stop().await;
-    first.end().await;
+    let (queue, url) = (broker.name("events"), broker::url());
+    let folder = tempfile::tempdir().unwrap();
+    let env = [
+        ("AMQP_URL", url.as_str()),
+        ("ONCELEDGER_AMQP_PREFIX", broker.prefix.as_str()),
+    ];
+    let mut first = Program::start(folder.path(), &[], &env);
+    first.answers("/readyz", 200).await;
+    let account = json!({"id": "0", "currency": "EUR", "opening_balance": MESSAGES});
+    assert_eq!(first.post("/v1/accounts", &account).await.0, 201);
+    first.signal("TERM");
+    assert_eq!(first.ended(), Some(0), "{}", first.log());
     let backlog = (0..MESSAGES).map(|n| debit(&format!("pay-{n}"), "0", 1));
-    broker.publish(&broker.name("events"), backlog).await;
+    broker.publish(&queue, backlog).await;
 
-    let service = Service::start(&broker, &broker::url()).await;
-    service.open_accounts(1).await;
-    until("everything acknowledged", SOON, async || {
-        service.in_hand() == 0 && broker.waiting(&service.queue).await == Some(0)
+    let second = Program::start(folder.path(), &[], &env);
+    second.answers("/readyz", 200).await;
+    until("everything is acknowledged", SOON, async || {
+        let (_, metrics) = second.get("/metrics").await;
+        let idle = format!("onceledger_deliveries_in_hand{{queue=\"{queue}\"}} 0");
+        broker.waiting(&queue).await == Some(0) && metrics.contains(&idle)
     })
     .await;
-    assert_eq!(service.balance("0").await, BALANCE - MESSAGES);
-    service.settled(&broker, 1, BALANCE - MESSAGES).await;
-    service.stop().await;
-    service.end().await;
+    let (_, account) = second.get("/v1/accounts/0").await;
+    assert!(account.contains("\"balance\":0,"), "{account}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
