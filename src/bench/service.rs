@@ -128,7 +128,7 @@ impl Service {
             let work = Work {
                 account: AccountKey::new(DEFAULT_TENANT, accounts.id(account)),
                 ask: Ask::Open(Box::new(Opening {
-                    currency: currency.clone(),
+                    currency,
                     balance: OPENING,
                     floor: None,
                     metadata: None,

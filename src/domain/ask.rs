@@ -75,7 +75,7 @@ impl Opening {
                 account_id: account.id.clone(),
                 kind: Kind::Opening,
                 amount: self.balance,
-                currency: Some(self.currency.clone()),
+                currency: Some(self.currency),
                 expected_version: None,
             },
             reference: None,

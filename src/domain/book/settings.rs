@@ -38,7 +38,7 @@ impl Desk<'_> {
             .map_or((0, 0), |awaited| (awaited.row, awaited.revision));
         let account = Account {
             row,
-            currency: Some(opening.currency.clone()),
+            currency: Some(opening.currency),
             balance: opening.balance,
             version: 1,
             revision,
