@@ -28,7 +28,8 @@ pub(super) async fn load(pool: &Pool, accounts: &[AccountKey]) -> Result<Vec<Pag
         .map(|key| [&*key.tenant, &*key.id])
         .collect();
     let sql = format!(
-        "SELECT j.key, EXISTS (SELECT 1 FROM event WHERE account = a.id AND version IS NULL AND status = 'parked'), {} \
+        "SELECT j.key, EXISTS (SELECT 1 FROM event INDEXED BY event_parked_idx \
+           WHERE account = a.id AND version IS NULL AND status = 'parked'), {} \
          FROM json_each($1) j CROSS JOIN account a \
          ON a.tenant = j.value ->> 0 AND a.account_id = j.value ->> 1",
         rows::ACCOUNT
@@ -86,7 +87,7 @@ pub(super) async fn load(pool: &Pool, accounts: &[AccountKey]) -> Result<Vec<Pag
 fn waiting_sql() -> String {
     let first = |unversioned: u8| {
         format!(
-            "SELECT seq FROM (SELECT seq FROM event \
+            "SELECT seq FROM (SELECT seq FROM event INDEXED BY event_parked_idx \
              WHERE account = j.value AND version IS NULL AND status = 'parked' AND (expected_version IS NULL) = {unversioned} \
              ORDER BY expected_version, seq LIMIT {})",
             RELEASE_MAX + 1
@@ -164,23 +165,28 @@ pub(super) async fn lookup(pool: &Pool, keys: &[EventKey]) -> Result<Vec<Record>
 
 /// Steps from account to account in the index of what waits, and looks at the
 /// first ones of each. Nothing waits for an account that is opened: what still
-/// says so is judged anew, as far as one transaction looks.
+/// says so is judged anew, as far as one transaction looks. The index is named, here
+/// and wherever it is about what waits: SQLite takes the one of all that is set aside
+/// for as good, which is walked from end to end for the least account.
 fn due_sql() -> String {
     format!(
         "WITH RECURSIVE awaited (account) AS ( \
-           SELECT min(account) FROM event WHERE version IS NULL AND status = 'parked' \
+           SELECT min(account) FROM event INDEXED BY event_parked_idx \
+           WHERE version IS NULL AND status = 'parked' \
            UNION ALL \
-           SELECT (SELECT min(e.account) FROM event e \
+           SELECT (SELECT min(e.account) FROM event e INDEXED BY event_parked_idx \
                    WHERE e.version IS NULL AND e.status = 'parked' AND e.account > w.account) \
            FROM awaited w WHERE w.account IS NOT NULL \
          ) \
          SELECT a.tenant, a.account_id FROM awaited w CROSS JOIN account a ON a.id = w.account \
          WHERE a.version >= 1 AND ( \
-           EXISTS (SELECT 1 FROM event WHERE account = a.id AND version IS NULL AND status = 'parked' \
+           EXISTS (SELECT 1 FROM event INDEXED BY event_parked_idx \
+                   WHERE account = a.id AND version IS NULL AND status = 'parked' \
                    AND (expected_version IS NULL) = 0 AND expected_version <= a.version) \
-           OR EXISTS (SELECT 1 FROM event WHERE account = a.id AND version IS NULL AND status = 'parked' \
+           OR EXISTS (SELECT 1 FROM event INDEXED BY event_parked_idx \
+                   WHERE account = a.id AND version IS NULL AND status = 'parked' \
                       AND (expected_version IS NULL) = 1) \
-           OR EXISTS (SELECT 1 FROM (SELECT reason FROM event \
+           OR EXISTS (SELECT 1 FROM (SELECT reason FROM event INDEXED BY event_parked_idx \
                       WHERE account = a.id AND version IS NULL AND status = 'parked' AND (expected_version IS NULL) = 0 \
                       ORDER BY expected_version, seq LIMIT {RELEASE_MAX}) \
                       WHERE reason = 'account_not_found')) \
@@ -210,7 +216,7 @@ pub(super) async fn expired(
     limit: i64,
 ) -> Result<Vec<Waiting>> {
     let sql = format!(
-        "SELECT e.tenant, e.account_id, e.key, {} FROM event e \
+        "SELECT e.tenant, e.account_id, e.key, {} FROM event e INDEXED BY event_parked_since_idx \
          LEFT JOIN event_detail d ON d.key = e.key \
          WHERE e.version IS NULL AND e.status = 'parked' AND e.decided_at <= $1 ORDER BY e.decided_at, e.seq LIMIT $2",
         rows::RAW

@@ -86,7 +86,8 @@ async fn what_expired_comes_with_its_message() {
 }
 
 /// Nothing on the path of an event, and no list with an index made for it, walks
-/// through a whole table.
+/// through a whole table. What reads the events that wait names its index in the
+/// statement: SQLite refuses it where that index can't serve.
 #[tokio::test]
 async fn plans_use_the_indexes() {
     let books = Books::new().await;
@@ -104,14 +105,14 @@ async fn plans_use_the_indexes() {
         assert!(!plan.contains("SCAN e\n"), "{sql}\n{plan}");
     };
     check(
-        "SELECT * FROM event e WHERE e.tenant = ?1 AND e.status <> 'applied' AND e.status = ?2 \
+        "SELECT * FROM event e WHERE e.tenant = ?1 AND e.version IS NULL AND e.status = ?2 \
          ORDER BY e.seq DESC LIMIT 9",
         &["USING INDEX event_aside_idx (status=?)"],
     )
     .await;
     check(
         "SELECT * FROM event e WHERE e.tenant = ?1 AND ((e.version IS NOT NULL AND e.account = ?2) \
-         OR (e.status <> 'applied' AND e.account = ?2)) ORDER BY e.seq DESC LIMIT 9",
+         OR (e.version IS NULL AND e.account = ?2)) ORDER BY e.seq DESC LIMIT 9",
         &[
             "event_account_version_key (account=?",
             "event_aside_account_idx (account=?",
@@ -129,21 +130,6 @@ async fn plans_use_the_indexes() {
          WHERE account.id = n.id AND account.version = n.v AND account.balance = n.b \
          RETURNING account.id",
         &["SEARCH account USING INTEGER PRIMARY KEY (rowid=?)"],
-    )
-    .await;
-    check(
-        "SELECT 1 FROM json_each(?1) j CROSS JOIN event e ON e.seq IN (SELECT seq FROM (SELECT seq FROM event \
-         WHERE account = j.value AND status = 'parked' AND (expected_version IS NULL) = 0 \
-         ORDER BY expected_version, seq LIMIT 1001))",
-        &[
-            "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)",
-            "event_parked_idx (account=? AND <expr>=?)",
-        ],
-    )
-    .await;
-    check(
-        "SELECT min(e.account) FROM event e WHERE e.status = 'parked' AND e.account > ?1",
-        &["event_parked_idx (account>?)"],
     )
     .await;
 }

@@ -135,7 +135,7 @@ async fn a_moment_in_a_long_history_costs_a_few_rows() {
          VALUES (0, 100000, 0, 0, 1, 100000, 'default', 'a', 'open', 'EUR')",
         "INSERT INTO event (account, version, amount, balance_after, first_seen_at, decided_at, \
            decision, key, derived, type, status, tenant, source, event_id, account_id) \
-         SELECT (SELECT id FROM account), n, 0, 0, n, n, 1, decode(md5(n::text), 'hex'), false, \
+         SELECT (SELECT id FROM account), n, 0, 0, n, n, 1, md5(n::text)::uuid, false, \
            'credit', 'applied', 'default', 's', n::text, 'a' FROM generate_series(1, 100000) n",
         "VACUUM ANALYZE event",
         "SELECT pg_stat_reset()",

@@ -30,7 +30,7 @@ async fn long(on: On) -> Books {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         match on {
-            On::Postgres => format!("WHEN {n} THEN decode('{hex}', 'hex')"),
+            On::Postgres => format!("WHEN {n} THEN '{hex}'::uuid"),
             On::Sqlite => format!("WHEN {n} THEN x'{hex}'"),
         }
     };
@@ -38,7 +38,7 @@ async fn long(on: On) -> Books {
     let shown: Vec<String> = (1..20).chain(EVENTS - 20..=EVENTS).map(literal).collect();
     let (other, numbers) = match on {
         On::Postgres => (
-            "decode(md5(n::text), 'hex')",
+            "md5(n::text)::uuid",
             format!("generate_series(1, {EVENTS}) AS numbers (n)"),
         ),
         On::Sqlite => (
