@@ -1,6 +1,7 @@
 //! THE path, on one screen: load what the batch touches, decide, commit; where
 //! what was decided on turned out stale, load and decide again.
 
+mod foresee;
 mod memory;
 mod novelty;
 
@@ -13,11 +14,12 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 
+pub use self::foresee::foresee;
 use self::{memory::Memory, novelty::Novelty};
 use crate::{
     clock::Clock,
     copies::Copies,
-    domain::{AccountKey, Answer, Ask, Book, Decided, Letter, Page, Reason, Status, Work},
+    domain::{AccountKey, Answer, Ask, Book, Decided, Letter, Page, Reason, Status, Verdict, Work},
     store::{Committed, Store, StoreError},
     telemetry::{EventLabels, LetterLabels, Metrics},
 };
@@ -291,6 +293,14 @@ impl Ledger {
                 Answer::Event(told) => {
                     let (outcome, reason) = told.label();
                     count(outcome, reason);
+                }
+                // A replay of what has taken effect is no copy that was sent.
+                Answer::Replayed(told) if told.verdict != Verdict::Duplicate => {
+                    let (outcome, reason) = told.label();
+                    count(outcome, reason);
+                }
+                Answer::Discarded { fresh: true, .. } => {
+                    count(Status::Discarded.as_str(), Some(Reason::Discarded));
                 }
                 Answer::Expired(Some(reason)) => {
                     count(Status::Dead.as_str(), Some(*reason));

@@ -94,7 +94,8 @@ CREATE TABLE event_detail (
     queue    text,                                 -- the message as it came, for what did not apply at once
     headers  text,
     marks    text,
-    body     bytea
+    body     bytea,
+    correction text                                -- the last body that a person corrected
 );
 
 -- Copies seen, counted aside.
@@ -129,6 +130,8 @@ CREATE TABLE dead_letter (
 CREATE UNIQUE INDEX dead_letter_open_key ON dead_letter (digest) WHERE status = 'open';
 CREATE INDEX dead_letter_list_idx ON dead_letter (tenant, id);
 CREATE INDEX dead_letter_event_idx ON dead_letter (tenant, event_id);
+-- The letters of a stored event.
+CREATE INDEX dead_letter_event_key_idx ON dead_letter (event_key) WHERE event_key IS NOT NULL;
 
 -- Who did what, when and why.
 CREATE TABLE audit (
@@ -142,3 +145,4 @@ CREATE TABLE audit (
     note       text
 );
 CREATE INDEX audit_account_idx ON audit (tenant, account_id, id);
+CREATE INDEX audit_list_idx ON audit (tenant, id);

@@ -67,7 +67,8 @@ CREATE TABLE event_detail (
     queue    TEXT,
     headers  TEXT,
     marks    TEXT,
-    body     BLOB
+    body     BLOB,
+    correction TEXT
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE event_seen (
@@ -99,6 +100,7 @@ CREATE TABLE dead_letter (
 CREATE UNIQUE INDEX dead_letter_open_key ON dead_letter (digest) WHERE status = 'open';
 CREATE INDEX dead_letter_list_idx ON dead_letter (tenant, id);
 CREATE INDEX dead_letter_event_idx ON dead_letter (tenant, event_id);
+CREATE INDEX dead_letter_event_key_idx ON dead_letter (event_key) WHERE event_key IS NOT NULL;
 
 CREATE TABLE audit (
     id         BLOB NOT NULL PRIMARY KEY,
@@ -111,3 +113,4 @@ CREATE TABLE audit (
     note       TEXT
 ) STRICT;
 CREATE INDEX audit_account_idx ON audit (tenant, account_id, id);
+CREATE INDEX audit_list_idx ON audit (tenant, id);

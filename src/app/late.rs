@@ -16,8 +16,9 @@ use uuid::Uuid;
 use crate::{
     domain::{Account, AccountKey, EventKey, Identity, Letter, Page, Plan, Record, Timestamp},
     store::{
-        AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
-        LetterView, Result, Store, StoreError, Totals, Verified, Waiting,
+        AccountFilter, AuditFilter, AuditView, Committed, Direction, EventFilter, EventView,
+        EventsFound, LetterFilter, LetterView, Result, Store, StoreError, Totals, Verified,
+        Waiting,
     },
 };
 
@@ -203,6 +204,17 @@ impl Store for LateStore {
 
     async fn letter(&self, tenant: &str, id: Uuid) -> Result<Option<LetterView>> {
         self.read(|store| store.letter(tenant, id)).await
+    }
+
+    async fn audits(
+        &self,
+        tenant: &str,
+        filter: &AuditFilter,
+        before: Option<Uuid>,
+        limit: i64,
+    ) -> Result<Vec<AuditView>> {
+        self.read(|store| store.audits(tenant, filter, before, limit))
+            .await
     }
 
     async fn ping(&self) -> Result<()> {

@@ -36,6 +36,55 @@ pub enum Ask {
         /// The message as it came, for its dead letter.
         raw: Arc<Raw>,
     },
+    /// Evaluate a stored event afresh, by an operator's hand.
+    Replay(Box<Replay>),
+    /// Give a stored event up, by an operator's hand.
+    Discard(Box<Discard>),
+}
+
+/// Who acts by hand and why, for the audit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Operator {
+    /// The caller's name.
+    pub subject: String,
+    /// Why, in the person's own words.
+    pub note: Option<String>,
+}
+
+/// A stored event to evaluate afresh. It keeps its identity.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// Which event.
+    pub identity: Identity,
+    /// In which form.
+    pub form: Form,
+    /// By whom.
+    pub by: Operator,
+}
+
+/// The form in which an event is evaluated afresh.
+#[derive(Clone, Debug)]
+pub enum Form {
+    /// As it was judged last; `Some`: but with this expected version, or none.
+    Stored(Option<Option<i64>>),
+    /// As a person corrected it.
+    Corrected {
+        /// The event that the corrected body says.
+        event: Arc<Event>,
+        /// That body, which is kept beside the original.
+        body: Arc<str>,
+    },
+    /// The opposite of an entry. Where it was never asked for before, it is new.
+    Reversal(Arc<Event>),
+}
+
+/// A stored event to give up.
+#[derive(Clone, Debug)]
+pub struct Discard {
+    /// Which event.
+    pub identity: Identity,
+    /// By whom.
+    pub by: Operator,
 }
 
 /// An event with how it arrived and under which conditions.
@@ -162,6 +211,18 @@ pub enum Answer {
     Released,
     /// To `Expire`: why the event died by this ask, where it did.
     Expired(Option<Reason>),
+    /// To `Replay`: [`Verdict::Duplicate`] where it had taken effect before.
+    Replayed(Told),
+    /// To `Discard`.
+    Discarded {
+        /// [`Verdict::Duplicate`] where it has taken effect, which can't be given up.
+        told: Told,
+        /// Whether this call gave it up.
+        fresh: bool,
+    },
+    /// To `Replay` and `Discard`: the event must be asked of another account; `None`:
+    /// it is not known.
+    Elsewhere(Option<AccountKey>),
 }
 
 /// Why an account was not opened.
@@ -231,6 +292,8 @@ impl Work {
             Ask::Submit(submission) => Some(submission.event.identity.key()),
             Ask::Open(_) => Some(Opening::identity(&self.account).key()),
             Ask::Expire { key, .. } => Some(*key),
+            Ask::Replay(replay) => Some(replay.identity.key()),
+            Ask::Discard(discard) => Some(discard.identity.key()),
             Ask::Patch(_) | Ask::Release => None,
         }
     }

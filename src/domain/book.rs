@@ -5,6 +5,7 @@
 //! proven, in the transaction that writes it, that the pages were current.
 
 mod desk;
+mod operator;
 mod settings;
 mod waiting;
 
@@ -15,7 +16,7 @@ use rustc_hash::FxHashMap;
 use self::desk::Desk;
 use super::{
     Account, AccountChange, AccountKey, Answer, Ask, Audit, EventKey, Letter, Page, Plan, Proof,
-    RELEASE_MAX, Reason, Record, RecordUpdate, Status, Timestamp, Told, Verdict, Work,
+    RELEASE_MAX, Reason, Record, RecordUpdate, Resolution, Status, Timestamp, Told, Verdict, Work,
 };
 
 /// All that a batch may look at.
@@ -80,6 +81,7 @@ struct Sheet {
     budget: usize,
     changed: Vec<EventKey>,
     letters: Vec<Letter>,
+    resolutions: Vec<Resolution>,
     audits: Vec<Audit>,
     copies: Vec<EventKey>,
     released: Vec<(Status, Option<Reason>)>,
@@ -155,6 +157,8 @@ impl Book {
                 let (told, copy) = desk.submit(submission);
                 (Some(Answer::Event(told)), copy)
             }
+            Ask::Replay(replay) => (Some(desk.replay(replay)), false),
+            Ask::Discard(discard) => (Some(desk.discard(discard)), false),
             Ask::Open(opening) => (Some(desk.open(opening)), false),
             Ask::Patch(patch) => (Some(desk.patch(patch)), false),
             Ask::Release => {
@@ -176,7 +180,7 @@ impl Book {
     /// at the end: nothing was ever parked in the store.
     fn tell_again(&self, works: &[&Work], answers: &mut [Option<Answer>], copies: &[bool]) {
         for ((work, answer), copy) in works.iter().zip(answers).zip(copies) {
-            let Some(Answer::Event(told)) = answer else {
+            let Some(Answer::Event(told) | Answer::Replayed(told)) = answer else {
                 continue;
             };
             if !matches!(told.verdict, Verdict::Parked(_)) {
@@ -250,6 +254,7 @@ impl Sheet {
             budget: RELEASE_MAX,
             changed: Vec::new(),
             letters: Vec::new(),
+            resolutions: Vec::new(),
             audits: Vec::new(),
             copies: Vec::new(),
             released: Vec::new(),
@@ -335,6 +340,7 @@ impl Sheet {
             inserts,
             updates,
             letters: self.letters,
+            resolutions: self.resolutions,
             audits: self.audits,
         };
         (

@@ -17,15 +17,15 @@ mod time;
 
 pub use account::{Account, AccountStatus, Judgement};
 pub use ask::{
-    Answer, Ask, OpenRefusal, Opening, Patch, PatchRefusal, Submission, Tag, Told, Unmet, Verdict,
-    Work,
+    Answer, Ask, Discard, Form, OpenRefusal, Opening, Operator, Patch, PatchRefusal, Replay,
+    Submission, Tag, Told, Unmet, Verdict, Work,
 };
 pub use book::{Book, Decided};
 pub use event::{AccountKey, Content, Event, EventKey, Identity, Kind, Raw};
 pub use money::{Currency, IntegerError, parse_integer};
 pub use outcome::{Reason, Status};
-pub use plan::{AccountChange, Audit, Letter, Plan, Proof, RecordUpdate};
-pub use record::{Found, Page, Past, Record};
+pub use plan::{AccountChange, Audit, Letter, LetterStatus, Plan, Proof, RecordUpdate, Resolution};
+pub use record::{Found, Page, Past, Record, Step};
 pub use time::Timestamp;
 
 /// Most parked events of one account that are released in one transaction, and
@@ -38,6 +38,9 @@ pub const DEFAULT_TENANT: &str = "default";
 
 /// The source of the entry that opens an account (its version 1).
 pub const SOURCE_OPENING: &str = "onceledger.opening";
+
+/// The source of entries that reverse another one.
+pub const SOURCE_REVERSAL: &str = "onceledger.reversal";
 
 /// Sources that begin with this belong to the service itself.
 pub const RESERVED_PREFIX: &str = "onceledger";

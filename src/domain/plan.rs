@@ -23,6 +23,7 @@ impl Plan {
                 && change.inserts.is_empty()
                 && change.updates.is_empty()
                 && change.letters.is_empty()
+                && change.resolutions.is_empty()
                 && change.audits.is_empty()
         })
     }
@@ -43,6 +44,8 @@ pub struct AccountChange {
     pub updates: Vec<RecordUpdate>,
     /// Dead letters.
     pub letters: Vec<Letter>,
+    /// Open dead letters that are dealt with.
+    pub resolutions: Vec<Resolution>,
     /// Acts of people.
     pub audits: Vec<Audit>,
 }
@@ -71,6 +74,32 @@ pub struct RecordUpdate {
     pub decision_before: i64,
     /// What it becomes.
     pub record: Arc<Record>,
+}
+
+/// The open dead letters of a stored event are dealt with: the letters of an event
+/// and that event are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolution {
+    /// Whose letters.
+    pub event: EventKey,
+    /// What becomes of them.
+    pub status: LetterStatus,
+}
+
+/// How a dead letter stands.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::AsRefStr,
+)]
+#[strum(serialize_all = "snake_case")]
+pub enum LetterStatus {
+    /// Nobody has dealt with it.
+    Open,
+    /// Replayed with an effect.
+    Replayed,
+    /// Given up by a person.
+    Discarded,
+    /// What it says was applied otherwise.
+    Superseded,
 }
 
 /// What never became an event, or can't be applied, with everything needed to
@@ -164,8 +193,8 @@ pub struct Audit {
     pub tenant: Arc<str>,
     /// Who: the caller's name.
     pub subject: String,
-    /// What: `account.patched`, ….
-    pub action: &'static str,
+    /// What: `account.patched`, `event.replayed`, `event.discarded`, `entry.reversed`.
+    pub action: Cow<'static, str>,
     /// On which account.
     pub account_id: Option<Arc<str>>,
     /// The particulars, a JSON object.

@@ -47,6 +47,28 @@ pub struct Past {
     /// stays readable and agrees with nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub displaced: bool,
+    /// What led to the judgement after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<Step>,
+}
+
+/// What leads from one judgement of an identity to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Step {
+    /// What it waited for came.
+    Released,
+    /// It waited too long.
+    Expired,
+    /// It came again.
+    SentAgain,
+    /// Other content took the derived identity over.
+    TakenOver,
+    /// An operator had it evaluated afresh.
+    Replayed,
+    /// An operator gave it up, or took it away from the account that it waited for.
+    Discarded,
 }
 
 impl Past {
@@ -91,6 +113,9 @@ pub struct Record {
     pub trail: Vec<Past>,
     /// The message as it came; kept for what did not take effect at once.
     pub raw: Option<Arc<Raw>>,
+    /// The last body that a person corrected, beside it. A store reads it only where
+    /// a single event is looked at.
+    pub correction: Option<Arc<str>>,
 }
 
 impl Record {
@@ -110,6 +135,7 @@ impl Record {
             decision: 0,
             trail: Vec::new(),
             raw,
+            correction: None,
         }
     }
 
@@ -148,9 +174,9 @@ impl Record {
         )
     }
 
-    /// The last judgement as a step of the timeline.
+    /// The last judgement as a step of the timeline, and what leads on from it.
     #[must_use]
-    pub fn past(&self, displaced: bool) -> Past {
+    pub fn past(&self, then: Option<Step>) -> Past {
         let content = &self.event.content;
         Past {
             at: self.decided_at.0,
@@ -165,7 +191,8 @@ impl Record {
                 .map(|code| code.as_str().to_owned()),
             expected_version: content.expected_version,
             found: self.found,
-            displaced,
+            displaced: then == Some(Step::TakenOver),
+            then,
         }
     }
 }

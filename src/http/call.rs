@@ -228,7 +228,7 @@ fn condition(tags: Option<&Tags>, event: &Event) -> Result<Vec<i64>, Problem> {
 }
 
 /// 400, 413 or 422: what was sent is no event. Nothing was recorded.
-fn invalid_event(malformed: Malformed) -> Problem {
+pub(super) fn invalid_event(malformed: Malformed) -> Problem {
     let (status, code) = match (malformed.reason, malformed.rule) {
         (Reason::Undecodable, _) => (StatusCode::BAD_REQUEST, "malformed_json"),
         (_, Some("max_bytes")) if malformed.field.is_none() => {

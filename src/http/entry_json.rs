@@ -1,11 +1,20 @@
 //! An entry of a history as JSON and as a line of CSV.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::account_json::{code, raw};
-use crate::domain::{Account, Kind, Record, Timestamp};
+use super::{
+    Api,
+    account_json::{code, raw},
+    reversal::{reversal_of, reverses},
+};
+use crate::{
+    domain::{Account, Identity, Kind, Record, Timestamp},
+    store::StoreError,
+};
 
 /// One entry of an account's history. Fields that do not apply are left out.
 #[derive(Debug, Serialize, ToSchema)]
@@ -55,6 +64,14 @@ pub(super) struct EntryJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object, required = false)]
     metadata: Option<Box<RawValue>>,
+    /// The version of the entry that this one takes back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = i64, required = false, minimum = 2)]
+    reverses: Option<i64>,
+    /// The version of the entry that took this one back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = i64, required = false, minimum = 3)]
+    reversed_by: Option<i64>,
 }
 
 /// What an entry did.
@@ -91,7 +108,7 @@ impl From<Kind> for EntryType {
 
 impl EntryJson {
     /// The columns of the same as CSV.
-    pub(super) const COLUMNS: [&str; 13] = [
+    pub(super) const COLUMNS: [&str; 15] = [
         "version",
         "expected_version",
         "type",
@@ -105,16 +122,17 @@ impl EntryJson {
         "occurred_at",
         "applied_at",
         "metadata",
+        "reverses",
+        "reversed_by",
     ];
 
     /// The cells of its columns; empty where one does not apply.
-    pub(super) fn cells(&self) -> [String; 13] {
+    pub(super) fn cells(&self) -> [String; 15] {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let number = |number: Option<i64>| number.map(|it| it.to_string()).unwrap_or_default();
         [
             self.version.to_string(),
-            self.expected_version
-                .map(|it| it.to_string())
-                .unwrap_or_default(),
+            number(self.expected_version),
             self.kind.as_str().to_owned(),
             self.amount.to_string(),
             self.currency.clone(),
@@ -129,10 +147,31 @@ impl EntryJson {
                 .as_ref()
                 .map(|json| json.get().to_owned())
                 .unwrap_or_default(),
+            number(self.reverses),
+            number(self.reversed_by),
         ]
     }
 
-    pub(super) fn new(account: &Account, record: Record) -> Self {
+    /// Shows entries of an account, each with the one that took it back.
+    pub(super) async fn all(
+        api: &Api,
+        account: &Account,
+        records: Vec<Record>,
+    ) -> Result<Vec<Self>, StoreError> {
+        let reversals: Vec<Identity> = records.iter().filter_map(reversal_of).collect();
+        let views = api.store.events_of(&reversals).await?;
+        let applied: HashMap<i64, i64> = views
+            .iter()
+            .filter_map(|view| Some((reverses(&view.record)?, view.record.version?)))
+            .collect();
+        let entries = records.into_iter().map(|record| {
+            let version = record.version.unwrap_or_default();
+            Self::new(account, &record, applied.get(&version).copied())
+        });
+        Ok(entries.collect())
+    }
+
+    fn new(account: &Account, record: &Record, reversed_by: Option<i64>) -> Self {
         let event = &record.event;
         let amount = event.content.amount;
         let balance_after = record.balance_after.unwrap_or_default();
@@ -154,6 +193,8 @@ impl EntryJson {
             occurred_at: event.occurred_at.map(Timestamp::rfc3339),
             applied_at: record.decided_at.rfc3339(),
             metadata: event.metadata.as_deref().map(raw),
+            reverses: reverses(record),
+            reversed_by,
         }
     }
 }

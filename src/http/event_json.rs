@@ -9,10 +9,11 @@ use utoipa::ToSchema;
 use super::{
     account_json::raw,
     entry_json::EntryType,
+    letters::{BodyEncoding, body},
     schemas::{EventStatusJson, ReasonJson},
 };
 use crate::{
-    domain::{Past, Reason, Record, Status, Timestamp},
+    domain::{Past, Reason, Record, Status, Step, Timestamp},
     explain::explain,
     store::EventView,
 };
@@ -91,6 +92,19 @@ pub struct EventJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object, required = false)]
     metadata: Option<Box<RawValue>>,
+    /// Where one event is looked at: the message as it came, where it did not take
+    /// effect at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
+    body: Option<String>,
+    /// How `body` is written: `utf8`, or `base64` (RFC 4648 section 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = BodyEncoding, required = false)]
+    body_encoding: Option<BodyEncoding>,
+    /// Where one event is looked at: the last body that an operator corrected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
+    corrected_body: Option<String>,
     /// Every judgement, oldest first; the last is how it stands.
     #[schema(max_items = 10000)]
     timeline: Vec<StepJson>,
@@ -109,6 +123,11 @@ pub(super) struct StepJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = ReasonJson, required = false)]
     reason: Option<String>,
+    /// What led to it, where it was not the first: `released`, `expired`, `sent_again`,
+    /// `taken_over`, `replayed` or `discarded`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false, max_length = 32, pattern = "^[a-z_]+$")]
+    cause: Option<&'static str>,
     /// The account that the judged form named.
     #[schema(min_length = 1, max_length = 128)]
     account_id: String,
@@ -149,6 +168,7 @@ impl EventJson {
         let content = &event.content;
         // An event that names none takes the account's.
         let currency = content.currency.as_ref().or(view.currency.as_ref());
+        let message = record.raw.as_deref().map(|raw| body(&raw.body, false));
         Self {
             status: record.status.as_str(),
             reason: record.reason.map(Reason::as_str),
@@ -168,6 +188,9 @@ impl EventJson {
             reference: event.reference.as_deref().map(str::to_owned),
             occurred_at: event.occurred_at.map(Timestamp::rfc3339),
             metadata: event.metadata.as_deref().map(raw),
+            body: message.as_ref().map(|(body, _)| body.clone()),
+            body_encoding: message.map(|(_, encoding)| encoding),
+            corrected_body: record.correction.as_deref().map(str::to_owned),
             timeline: timeline(record),
         }
     }
@@ -178,16 +201,20 @@ fn decided(record: &Record) -> bool {
 }
 
 fn timeline(record: &Record) -> Vec<StepJson> {
-    let present = Cow::Owned(record.past(false));
+    let present = Cow::Owned(record.past(None));
     let past = record.trail.iter().map(Cow::Borrowed);
-    past.chain([present]).map(|past| step(&past)).collect()
+    let mut cause = None;
+    past.chain([present])
+        .map(|past| step(&past, std::mem::replace(&mut cause, past.then)))
+        .collect()
 }
 
-fn step(past: &Past) -> StepJson {
+fn step(past: &Past, cause: Option<Step>) -> StepJson {
     StepJson {
         at: Timestamp(past.at).rfc3339(),
         status: past.status.clone(),
         reason: past.reason.clone(),
+        cause: cause.map(Into::into),
         account_id: past.account_id.to_string(),
         kind: past.kind.clone(),
         amount: past.amount,

@@ -19,7 +19,7 @@ use mediatype::{
 
 use super::{Api, entry_json::EntryJson};
 use crate::{
-    domain::{Account, AccountKey},
+    domain::{Account, AccountKey, Record},
     store::{Direction, StoreError},
 };
 
@@ -161,14 +161,18 @@ impl Export {
         let read = store.history(&self.key, self.after, self.direction, PAGE);
         let records = read.await?;
         self.done = i64::try_from(records.len()).unwrap_or(PAGE) < PAGE;
-        for record in records {
-            let version = record.version.unwrap_or_default();
-            if version > self.account.version {
-                self.done = true;
-                break;
-            }
-            self.after = Some(version);
-            part.extend(self.form.written(&EntryJson::new(&self.account, record)));
+        let version = |record: &Record| record.version.unwrap_or_default();
+        let mut records = records;
+        if let Some(end) = records
+            .iter()
+            .position(|it| version(it) > self.account.version)
+        {
+            self.done = true;
+            records.truncate(end);
+        }
+        self.after = records.last().map(version).or(self.after);
+        for entry in EntryJson::all(&self.api, &self.account, records).await? {
+            part.extend(self.form.written(&entry));
         }
         Ok(part.into())
     }

@@ -82,12 +82,14 @@ async fn list_history(
         .store
         .history(&key, ask.after()?, direction, ask.rows())
         .await?;
-    Ok(Json(ask.page(
+    let page = ask.page(
         rows,
         |record| record.version.unwrap_or_default().to_string(),
-        |record| EntryJson::new(&account, record),
-    ))
-    .into_response())
+        |record| record,
+    );
+    let items = EntryJson::all(&api, &account, page.items).await?;
+    let next_cursor = page.next_cursor;
+    Ok(Json(Page { items, next_cursor }).into_response())
 }
 
 /// A whole history has no pages.
@@ -131,7 +133,12 @@ async fn get_entry(
 ) -> Result<Json<EntryJson>, Problem> {
     let account = accounts::find(&api, &key).await?;
     let record = find(&api, &key, version).await?;
-    Ok(Json(EntryJson::new(&account, record)))
+    let entries = EntryJson::all(&api, &account, vec![record]).await?;
+    entries
+        .into_iter()
+        .next()
+        .map(Json)
+        .ok_or_else(Problem::bug)
 }
 
 /// The entry that produced a version of an account that exists, or 404.

@@ -97,7 +97,7 @@ pub(super) struct LetterJson {
 /// How a body is written in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum BodyEncoding {
+pub(super) enum BodyEncoding {
     /// As it is: it is text.
     Utf8,
     /// In base64 (RFC 4648 section 4): it is no text.
@@ -166,7 +166,7 @@ impl From<LetterView> for LetterJson {
 
 /// A body as text where it is text, else in base64. Where it is cut, a character
 /// that the cut went through is left out.
-fn body(bytes: &[u8], truncated: bool) -> (String, BodyEncoding) {
+pub(super) fn body(bytes: &[u8], truncated: bool) -> (String, BodyEncoding) {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => Some(text),
         Err(error) if truncated && error.error_len().is_none() => {

@@ -8,8 +8,10 @@
 //! | --- | --- |
 //! | `accounts`, `history`, `export` | `/v1/accounts…` |
 //! | `totals` | `/v1/totals` |
-//! | `events`, `events_read`, `events_lookup` | `/v1/events…` |
+//! | `reversal` | `/v1/accounts/{id}/history/{version}/reversal` |
+//! | `events`, `events_read`, `events_lookup`, `events_redo` | `/v1/events…` |
 //! | `letters` | `/v1/dead-letters…` |
+//! | `audit` | `/v1/audit` |
 //! | `probes` | `/livez`, `/readyz`, `/metrics`, `/openapi.json`, `/` |
 //! | `docs` | `/docs` |
 
@@ -25,6 +27,7 @@ use crate::{clock::Clock, lane::Lanes, store::Store, telemetry::Metrics};
 
 mod account_json;
 mod accounts;
+mod audit;
 mod body;
 mod call;
 mod caller;
@@ -35,7 +38,9 @@ mod event_json;
 mod events;
 mod events_lookup;
 mod events_read;
+mod events_redo;
 mod export;
+mod hand;
 mod headers;
 mod history;
 mod letters;
@@ -48,6 +53,7 @@ mod probes;
 mod problem;
 mod query;
 mod responses;
+mod reversal;
 mod schemas;
 mod totals;
 
@@ -137,11 +143,14 @@ fn described() -> OpenApiRouter<Api> {
     OpenApiRouter::with_openapi(Document::openapi())
         .merge(accounts::routes())
         .merge(history::routes())
+        .merge(reversal::routes())
         .merge(events::routes())
         .merge(events_read::routes())
         .merge(events_lookup::routes())
+        .merge(events_redo::routes())
         .merge(totals::routes())
         .merge(letters::routes())
+        .merge(audit::routes())
         .merge(probes::routes())
 }
 
@@ -159,6 +168,7 @@ fn described() -> OpenApiRouter<Api> {
         (name = "accounts", description = "Accounts and their history"),
         (name = "events", description = "Events and what became of them"),
         (name = "dead letters", description = "What never became an event, or waited too long"),
+        (name = "audit", description = "What people did by hand"),
         (name = "service", description = "The service itself"),
     ),
     components(schemas(Problem)),

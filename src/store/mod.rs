@@ -16,11 +16,13 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::domain::{
-    Account, AccountKey, AccountStatus, Currency, EventKey, Identity, Letter, Page, Plan, Raw,
-    Reason, Record, Status, Timestamp,
+    Account, AccountKey, AccountStatus, Audit, Currency, EventKey, Identity, Letter, Page, Plan,
+    Raw, Reason, Record, Status, Timestamp,
 };
 
 pub(crate) use self::open::postgres_as_reached;
+pub use crate::domain::LetterStatus;
+
 pub use self::{
     open::{check_schema, migrate, open},
     options::StoreOptions,
@@ -130,6 +132,15 @@ pub trait Store: Send + Sync + 'static {
     /// One dead letter, whole.
     async fn letter(&self, tenant: &str, id: Uuid) -> Result<Option<LetterView>>;
 
+    /// What people did, the newest first; those before one.
+    async fn audits(
+        &self,
+        tenant: &str,
+        filter: &AuditFilter,
+        before: Option<Uuid>,
+        limit: i64,
+    ) -> Result<Vec<AuditView>>;
+
     // ---- the whole ------------------------------------------------------------
 
     /// What a tenant's accounts hold together, by currency: now, or at a moment. It
@@ -228,6 +239,26 @@ pub struct LetterFilter {
     pub account_id: Option<String>,
 }
 
+/// Which acts of people to list.
+#[derive(Clone, Debug, Default)]
+pub struct AuditFilter {
+    /// Only on this account.
+    pub account_id: Option<String>,
+    /// Only by this person.
+    pub subject: Option<String>,
+}
+
+/// One act of a person.
+#[derive(Clone, Debug)]
+pub struct AuditView {
+    /// Its id.
+    pub id: Uuid,
+    /// When it was done.
+    pub at: Timestamp,
+    /// What was done.
+    pub audit: Audit,
+}
+
 /// One event with what stands around it.
 #[derive(Clone, Debug)]
 pub struct EventView {
@@ -251,22 +282,6 @@ pub struct EventsFound {
     pub views: Vec<EventView>,
     /// There may be more, which were first seen before this sequence number.
     pub before: Option<i64>,
-}
-
-/// How a dead letter stands.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::AsRefStr,
-)]
-#[strum(serialize_all = "snake_case")]
-pub enum LetterStatus {
-    /// Nobody has dealt with it.
-    Open,
-    /// Replayed with an effect.
-    Replayed,
-    /// Given up by a person.
-    Discarded,
-    /// What it says was applied otherwise.
-    Superseded,
 }
 
 /// One dead letter.

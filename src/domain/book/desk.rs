@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{Line, Sheet, Waiter};
 use crate::domain::{
-    Account, AccountKey, Content, Event, EventKey, Found, Judgement, Letter, Reason, Record,
-    Status, Submission, Timestamp, Told, Unmet, Verdict, Work,
+    Account, AccountKey, Content, Event, EventKey, Found, Judgement, Letter, LetterStatus, Past,
+    Reason, Record, Resolution, Status, Step, Submission, Timestamp, Told, Unmet, Verdict, Work,
 };
 
 /// One account's sheet, with the lines of every identity in the batch.
@@ -126,7 +126,12 @@ impl Desk<'_> {
     /// Evaluates a known identity afresh, in the form that came now.
     fn judge_again(&mut self, submission: &Submission, record: &Record, displaced: bool) -> Told {
         let mut next = record.clone();
-        next.trail.push(record.past(displaced));
+        let then = if displaced {
+            Step::TakenOver
+        } else {
+            Step::SentAgain
+        };
+        next.trail.push(record.past(Some(then)));
         if displaced {
             for past in &mut next.trail {
                 past.displaced = true;
@@ -147,6 +152,14 @@ impl Desk<'_> {
                 record.status = Status::Applied;
                 record.decision += 1;
                 record.found = None;
+                // Its letters are one with it, but not those of content that it displaced.
+                let dead = |past: &Past| past.status == Status::Dead.as_str();
+                if record.trail.iter().any(dead) && !record.trail.iter().any(|it| it.displaced) {
+                    self.sheet.resolutions.push(Resolution {
+                        event: record.event.identity.key(),
+                        status: LetterStatus::Superseded,
+                    });
+                }
                 if let Some(account) = &mut self.sheet.account {
                     account.balance = balance_after;
                     account.version += 1;
@@ -164,9 +177,13 @@ impl Desk<'_> {
                     .account
                     .get_or_insert_with(|| Account::awaited(self.now));
                 self.sheet.revised = true;
+                let key = record.event.identity.key();
+                // Among those that wait for the same version the first seen wins. One that
+                // the store knows was seen before some of them: only the store can tell.
+                self.sheet.unfinished |= line_is_stored(self.lines.get(&key));
                 self.sheet.enqueue(Waiter {
                     expected: record.event.content.expected_version,
-                    key: record.event.identity.key(),
+                    key,
                 });
             }
             Judgement::Reject(reason) => {
@@ -252,6 +269,10 @@ impl Told {
             found: record.found,
         }
     }
+}
+
+pub(super) fn line_is_stored(line: Option<&Line>) -> bool {
+    line.is_some_and(|line| line.stored.is_some())
 }
 
 fn content_json(content: &Content) -> serde_json::Value {

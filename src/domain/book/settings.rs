@@ -101,7 +101,7 @@ impl Desk<'_> {
         self.sheet.audits.push(Audit {
             tenant: self.key.tenant.clone(),
             subject: patch.subject.clone(),
-            action: "account.patched",
+            action: "account.patched".into(),
             account_id: Some(self.key.id.clone()),
             detail: json!({
                 "status": {"from": account.status.as_str(), "to": after.status.as_str()},

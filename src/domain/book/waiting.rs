@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Line, desk::Desk};
-use crate::domain::{Account, EventKey, Judgement, Letter, Raw, Reason, Record, Status, Timestamp};
+use super::desk::{Desk, line_is_stored};
+use crate::domain::{
+    Account, EventKey, Judgement, Letter, Raw, Reason, Record, Status, Step, Timestamp,
+};
 
 impl Desk<'_> {
     /// Lets apply what is due, in version order, until nothing is or the
@@ -98,7 +100,7 @@ impl Desk<'_> {
         };
         let reason = reason.expired();
         self.sheet.revised = true;
-        let mut dead = self.next_of(&record);
+        let mut dead = self.next_of(&record, Step::Expired);
         dead.status = Status::Dead;
         dead.reason = Some(reason);
         dead.found = self.found();
@@ -132,7 +134,7 @@ impl Desk<'_> {
         if record.status != Status::Parked {
             return;
         }
-        let next = self.next_of(&record);
+        let next = self.next_of(&record, Step::Released);
         let judgement = Account::judge(self.sheet.account.as_ref(), &record.event.content);
         let settled = self.settle(next, judgement);
         if line_is_stored(self.lines.get(&key)) {
@@ -142,15 +144,11 @@ impl Desk<'_> {
 
     /// The record with its last judgement in the trail; a parking that was never
     /// stored leaves no trace.
-    fn next_of(&self, record: &Record) -> Record {
+    fn next_of(&self, record: &Record, then: Step) -> Record {
         let mut next = record.clone();
         if line_is_stored(self.lines.get(&record.event.identity.key())) {
-            next.trail.push(record.past(false));
+            next.trail.push(record.past(Some(then)));
         }
         next
     }
-}
-
-fn line_is_stored(line: Option<&Line>) -> bool {
-    line.is_some_and(|line| line.stored.is_some())
 }

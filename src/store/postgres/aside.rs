@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{connections::Connections, error::failed, rows, unit::Loan};
 use crate::{
     clock,
-    domain::{Audit, EventKey, Letter, Timestamp},
+    domain::{Audit, EventKey, Letter, Resolution, Timestamp},
     store::Result,
 };
 
@@ -28,6 +28,20 @@ ORDER BY l.digest
 ON CONFLICT (digest) WHERE status = 'open'
 DO UPDATE SET seen = old.seen + EXCLUDED.seen,
               last_seen_at = greatest(old.last_seen_at, EXCLUDED.last_seen_at)";
+
+/// The letters of stored events that are still open. In the order of keys, so that two
+/// writers can't wait for each other.
+const RESOLVE: &str = "\
+UPDATE dead_letter l SET status = r.status, resolved_at = $1
+FROM (
+    SELECT o.id, w.status
+    FROM unnest($2::uuid[], $3::text[]) AS w (event_key, status)
+    JOIN dead_letter o ON o.event_key = w.event_key
+    WHERE o.event_key IS NOT NULL AND o.status = 'open'
+    ORDER BY o.id
+    FOR NO KEY UPDATE OF o
+) r
+WHERE l.id = r.id";
 
 const AUDITS: &str = "\
 INSERT INTO audit (id, at, tenant, subject, action, account_id, detail, note)
@@ -131,6 +145,29 @@ fn fold<'a>(letters: &[&'a Letter]) -> Vec<Folded<'a>> {
     folded
 }
 
+/// Deals with the open letters of stored events.
+pub(super) async fn resolve(
+    executor: impl PgExecutor<'_>,
+    resolutions: &[&Resolution],
+    at: Timestamp,
+) -> Result<()> {
+    if resolutions.is_empty() {
+        return Ok(());
+    }
+    let (keys, statuses): (Vec<Uuid>, Vec<&'static str>) = resolutions
+        .iter()
+        .map(|it| (rows::uuid(it.event), <&str>::from(it.status)))
+        .unzip();
+    sqlx::query(RESOLVE)
+        .bind(at.0)
+        .bind(keys)
+        .bind(statuses)
+        .execute(executor)
+        .await
+        .map_err(failed)?;
+    Ok(())
+}
+
 /// Writes what people did.
 pub(super) async fn audits(
     executor: impl PgExecutor<'_>,
@@ -149,7 +186,7 @@ pub(super) async fn audits(
         .bind(audits.iter().map(|_| clock::new_id()).collect::<Vec<_>>())
         .bind(column(|audit| Some(&audit.tenant)))
         .bind(column(|audit| Some(&audit.subject)))
-        .bind(column(|audit| Some(audit.action)))
+        .bind(column(|audit| Some(&audit.action)))
         .bind(column(|audit| audit.account_id.as_deref()))
         .bind(details)
         .bind(column(|audit| audit.note.as_deref()))

@@ -42,6 +42,7 @@ pub(super) struct DetailColumns<'a> {
     headers: Vec<Option<&'a str>>,
     marks: Vec<Option<&'a str>>,
     body: Vec<Option<&'a [u8]>>,
+    correction: Vec<Option<&'a str>>,
 }
 
 impl<'a> DetailColumns<'a> {
@@ -50,7 +51,8 @@ impl<'a> DetailColumns<'a> {
     pub(super) fn push(&mut self, row: i64, record: &'a Record, raw: bool) {
         let raw = record.raw.as_deref().filter(|_| raw);
         let metadata = record.event.metadata.as_deref();
-        if raw.is_none() && metadata.is_none() {
+        let correction = record.correction.as_deref();
+        if raw.is_none() && metadata.is_none() && correction.is_none() {
             return;
         }
         self.account.push(row);
@@ -60,6 +62,7 @@ impl<'a> DetailColumns<'a> {
         self.headers.push(raw.map(|raw| &*raw.headers));
         self.marks.push(raw.map(|raw| &*raw.marks));
         self.body.push(raw.map(|raw| &*raw.body));
+        self.correction.push(correction);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -75,6 +78,12 @@ impl<'a> DetailColumns<'a> {
             .bind(sparse(self.headers))
             .bind(sparse(self.marks))
             .bind(sparse(self.body))
+    }
+
+    /// With corrections, which only an event has that is stored already.
+    pub(super) fn bind_corrected(mut self, query: Statement<'a>) -> Statement<'a> {
+        let correction = std::mem::take(&mut self.correction);
+        self.bind(query).bind(sparse(correction))
     }
 }
 

@@ -67,14 +67,16 @@ FROM unnest($2::text[], $3::bigint[], $1::event[]) AS u (status_before, decision
 WHERE e.key = u.key AND e.status = u.status_before AND e.decision = u.decision_before";
 
 /// What stands beside changed identities. A message is only ever replaced by
-/// another one; metadata belongs to the form judged last.
+/// another one; metadata belongs to the form judged last, a correction to the last that
+/// was made.
 const KEEP: &str = "\
-INSERT INTO event_detail AS old (key, metadata, queue, headers, marks, body)
-SELECT d.key, d.metadata, d.queue, d.headers, d.marks, d.body
-FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[])
-    AS d (account, key, metadata, queue, headers, marks, body)
+INSERT INTO event_detail AS old (key, metadata, queue, headers, marks, body, correction)
+SELECT d.key, d.metadata, d.queue, d.headers, d.marks, d.body, d.correction
+FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[],
+            $8::text[])
+    AS d (account, key, metadata, queue, headers, marks, body, correction)
 ON CONFLICT (key) DO UPDATE
-SET metadata = EXCLUDED.metadata,
+SET metadata = EXCLUDED.metadata, correction = coalesce(EXCLUDED.correction, old.correction),
     queue = coalesce(EXCLUDED.queue, old.queue), headers = coalesce(EXCLUDED.headers, old.headers),
     marks = coalesce(EXCLUDED.marks, old.marks), body = coalesce(EXCLUDED.body, old.body)";
 
@@ -132,7 +134,11 @@ fn is_plain(change: &AccountChange) -> bool {
         (Proof::Update(before), Some(after)) => same_settings(before, after),
         _ => false,
     };
-    proof && change.updates.is_empty() && change.letters.is_empty() && change.audits.is_empty()
+    proof
+        && change.updates.is_empty()
+        && change.letters.is_empty()
+        && change.resolutions.is_empty()
+        && change.audits.is_empty()
 }
 
 fn same_settings(before: &Account, after: &Account) -> bool {
@@ -233,6 +239,8 @@ async fn write(connection: &mut PgConnection, plan: &Plan) -> Result<Committed> 
     change(connection, &kept, &new).await?;
     let letters: Vec<&Letter> = kept.iter().flat_map(|change| &change.letters).collect();
     aside::letters(&mut *connection, &letters, plan.at).await?;
+    let resolutions: Vec<_> = kept.iter().flat_map(|change| &change.resolutions).collect();
+    aside::resolve(&mut *connection, &resolutions, plan.at).await?;
     let audits: Vec<_> = kept.iter().flat_map(|change| &change.audits).collect();
     aside::audits(connection, &audits, plan.at).await?;
     let rows = plan.accounts.iter().enumerate();
@@ -346,7 +354,7 @@ async fn change(
     if details.is_empty() {
         return Ok(());
     }
-    let query = details.bind(sqlx::query(KEEP));
+    let query = details.bind_corrected(sqlx::query(KEEP));
     query.execute(connection).await.map_err(failed)?;
     Ok(())
 }

@@ -12,7 +12,7 @@
 //! | · the rest of the plain commit | one posting | 0 or 1 | as above |
 //! | · settings | `SETTLE` | 0 or 1 | a second update of the account |
 //! | · identities that change their status | `CHANGE`, `KEEP` | 0 to 2 | an update an event, never HOT where its status is indexed |
-//! | · dead letters, audits | `LETTERS`, `AUDITS` | 0 to 2 | a row each |
+//! | · dead letters, those dealt with, audits | `LETTERS`, `RESOLVE`, `AUDITS` | 0 to 3 | a row each |
 //!
 //! READ COMMITTED throughout: a version that moved is zero rows, never an error.
 //! Lock order: new account rows by name, then accounts by id, then identities,
@@ -78,8 +78,9 @@ use self::{
     prober::Prober,
 };
 use super::{
-    AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
-    LetterView, Result, Store, StoreError, StoreOptions, Totals, Verified, Waiting, doubt::Doubt,
+    AccountFilter, AuditFilter, AuditView, Committed, Direction, EventFilter, EventView,
+    EventsFound, LetterFilter, LetterView, Result, Store, StoreError, StoreOptions, Totals,
+    Verified, Waiting, doubt::Doubt,
 };
 use crate::domain::{
     Account, AccountKey, EventKey, Identity, Letter, Page, Plan, Record, Timestamp,
@@ -342,6 +343,16 @@ impl Store for PostgresStore {
 
     async fn letter(&self, tenant: &str, id: Uuid) -> Result<Option<LetterView>> {
         reads_aside::letter(&self.reads, tenant, id).await
+    }
+
+    async fn audits(
+        &self,
+        tenant: &str,
+        filter: &AuditFilter,
+        before: Option<Uuid>,
+        limit: i64,
+    ) -> Result<Vec<AuditView>> {
+        reads_aside::audits(&self.reads, tenant, filter, before, limit).await
     }
 
     async fn ping(&self) -> Result<()> {

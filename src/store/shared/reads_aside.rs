@@ -1,4 +1,4 @@
-//! Reading events whatever became of them, and dead letters.
+//! Reading events whatever became of them, dead letters, and what people did.
 //!
 //! What lives here: statements that both databases understand alike; compiled
 //! into both databases' modules (`#[path]`). What must not: anything that
@@ -15,8 +15,8 @@ use super::{
 use crate::{
     domain::{Identity, Reason, Record, Status},
     store::{
-        EVENTS_WALKED_MAX, EventFilter, EventView, EventsFound, LISTED_BODY_MAX, LetterFilter,
-        LetterView, Result,
+        AuditFilter, AuditView, EVENTS_WALKED_MAX, EventFilter, EventView, EventsFound,
+        LISTED_BODY_MAX, LetterFilter, LetterView, Result,
     },
 };
 
@@ -31,7 +31,7 @@ const KEYS_MAX: usize = 500;
 /// to another, which one that is.
 pub(super) async fn event(pool: &Pool, identity: &Identity) -> Result<Option<EventView>> {
     let sql = format!(
-        "SELECT {SEEN}, {}, {} {EVENTS} WHERE e.key = $1",
+        "SELECT {SEEN}, {}, {}, d.correction {EVENTS} WHERE e.key = $1",
         rows::RECORD,
         rows::RAW
     );
@@ -49,6 +49,7 @@ pub(super) async fn event(pool: &Pool, identity: &Identity) -> Result<Option<Eve
         return Ok(None);
     }
     view.record.raw = rows::raw(&mut cells)?;
+    view.record.correction = cells.some_text()?;
     if view.record.reason == Some(Reason::VersionConflict) {
         view.held_by = holder(pool, &view.record).await?;
     }
@@ -308,6 +309,45 @@ pub(super) async fn letters(
     let rows: Vec<Row> = query.build().fetch_all(pool).await.map_err(failed)?;
     rows.iter()
         .map(|row| rows::letter(&mut Cells::of(row, "dead_letter")))
+        .collect()
+}
+
+/// What people did, the newest first.
+pub(super) async fn audits(
+    pool: &Pool,
+    tenant: &str,
+    filter: &AuditFilter,
+    before: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<AuditView>> {
+    let texts = [
+        ("u.account_id", &filter.account_id),
+        ("u.subject", &filter.subject),
+    ];
+    if unmatchable(texts.iter().filter_map(|(_, text)| text.as_deref())) {
+        return Ok(Vec::new());
+    }
+    let mut query = QueryBuilder::<Db>::new("SELECT ");
+    query
+        .push(rows::AUDIT)
+        .push(" FROM audit u WHERE u.tenant = ")
+        .push_bind(tenant);
+    for (column, text) in texts {
+        if let Some(text) = text {
+            query
+                .push(" AND ")
+                .push(column)
+                .push(" = ")
+                .push_bind(text.as_str());
+        }
+    }
+    if let Some(before) = before {
+        query.push(" AND u.id < ").push_bind(before);
+    }
+    query.push(" ORDER BY u.id DESC LIMIT ").push_bind(limit);
+    let rows: Vec<Row> = query.build().fetch_all(pool).await.map_err(failed)?;
+    rows.iter()
+        .map(|row| rows::audit(&mut Cells::of(row, "audit")))
         .collect()
 }
 

@@ -17,10 +17,10 @@ use uuid::Uuid;
 use super::{Db, Row};
 use crate::{
     domain::{
-        Account, Content, Currency, Event, EventKey, Found, Identity, Letter, Raw, Record,
+        Account, Audit, Content, Currency, Event, EventKey, Found, Identity, Letter, Raw, Record,
         Timestamp,
     },
-    store::{LetterView, Result, StoreError},
+    store::{AuditView, LetterView, Result, StoreError},
 };
 
 /// What [`account`] reads; the table's alias is `a`.
@@ -35,6 +35,10 @@ pub(super) const RECORD: &str = "e.key, e.version, e.amount, e.balance_after, e.
 
 /// What [`raw`] reads; `d` is `event_detail`.
 pub(super) const RAW: &str = "d.queue, d.headers, d.marks, d.body";
+
+/// What [`audit`] reads; the table's alias is `u`.
+pub(super) const AUDIT: &str =
+    "u.id, u.at, u.tenant, u.subject, u.action, u.account_id, u.detail, u.note";
 
 /// What [`letter`] reads before the body; the table's alias is `l`. The body
 /// follows, whole or cut.
@@ -222,6 +226,7 @@ pub(super) fn record(cells: &mut Cells<'_>) -> Result<Record> {
         decision,
         trail,
         raw: None,
+        correction: None,
     })
 }
 
@@ -284,6 +289,22 @@ pub(super) fn letter(cells: &mut Cells<'_>) -> Result<LetterView> {
         last_seen_at,
         status,
         body_bytes,
+    })
+}
+
+/// An act of a person, from the columns of [`AUDIT`].
+pub(super) fn audit(cells: &mut Cells<'_>) -> Result<AuditView> {
+    Ok(AuditView {
+        id: cells.take()?,
+        at: cells.moment()?,
+        audit: Audit {
+            tenant: cells.text()?,
+            subject: cells.take()?,
+            action: cells.take::<String>()?.into(),
+            account_id: cells.some_text()?,
+            detail: cells.json()?,
+            note: cells.take()?,
+        },
     })
 }
 

@@ -8,7 +8,7 @@ use sqlx::{QueryBuilder, SqliteConnection};
 use super::{Db, Pool, bulk::Bulk, failed, unit::Unit};
 use crate::{
     clock,
-    domain::{Audit, EventKey, Letter, Timestamp},
+    domain::{Audit, EventKey, Letter, Resolution, Timestamp},
     store::Result,
 };
 
@@ -19,6 +19,15 @@ const LETTERS: Bulk = Bulk {
     columns: 17,
     tail: "ON CONFLICT (digest) WHERE status = 'open' DO UPDATE SET seen = seen + excluded.seen, \
            last_seen_at = max(last_seen_at, excluded.last_seen_at)",
+};
+
+/// The letters of stored events that are still open.
+const RESOLVE: Bulk = Bulk {
+    head: "WITH n (event_key, status, at) AS (",
+    columns: 3,
+    tail: ") UPDATE dead_letter SET status = n.status, resolved_at = n.at FROM n \
+           WHERE dead_letter.event_key = n.event_key AND dead_letter.event_key IS NOT NULL \
+           AND dead_letter.status = 'open'",
 };
 
 const AUDITS: Bulk = Bulk {
@@ -78,6 +87,21 @@ pub(super) async fn letters(
     Ok(())
 }
 
+/// Deals with the open letters of stored events.
+pub(super) async fn resolve(
+    connection: &mut SqliteConnection,
+    resolutions: &[&Resolution],
+    at: Timestamp,
+) -> Result<()> {
+    RESOLVE
+        .execute(connection, resolutions, |row, resolution| {
+            let status: &'static str = resolution.status.into();
+            row.put(resolution.event.0.to_vec()).put(status).put(at.0);
+        })
+        .await?;
+    Ok(())
+}
+
 /// Writes what people did.
 pub(super) async fn audits(
     connection: &mut SqliteConnection,
@@ -90,7 +114,7 @@ pub(super) async fn audits(
                 .put(at.0)
                 .put(audit.tenant.clone())
                 .put(audit.subject.as_str())
-                .put(audit.action)
+                .put(&*audit.action)
                 .put(audit.account_id.clone())
                 .put(audit.detail.to_string())
                 .put(audit.note.as_deref());

@@ -110,6 +110,11 @@ async fn write(connection: &mut SqliteConnection, plan: &Plan) -> Result<Committ
         .flat_map(|(_, change)| &change.letters)
         .collect();
     aside::letters(connection, &letters, plan.at).await?;
+    let resolutions: Vec<_> = kept
+        .iter()
+        .flat_map(|(_, change)| &change.resolutions)
+        .collect();
+    aside::resolve(connection, &resolutions, plan.at).await?;
     let audits: Vec<_> = kept.iter().flat_map(|(_, change)| &change.audits).collect();
     aside::audits(connection, &audits, plan.at).await?;
     let mut committed = Committed::default();

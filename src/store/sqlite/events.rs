@@ -45,11 +45,12 @@ const UPDATE: Bulk = Bulk {
 };
 
 /// What stands beside an event. A message is only ever replaced by another one;
-/// metadata belongs to the form judged last.
+/// metadata belongs to the form judged last, a correction to the last that was made.
 const KEEP: Bulk = Bulk {
-    head: "INSERT INTO event_detail (key, metadata, queue, headers, marks, body)",
-    columns: 6,
+    head: "INSERT INTO event_detail (key, metadata, queue, headers, marks, body, correction)",
+    columns: 7,
     tail: "ON CONFLICT (key) DO UPDATE SET metadata = excluded.metadata, \
+           correction = coalesce(excluded.correction, correction), \
            queue = coalesce(excluded.queue, queue), headers = coalesce(excluded.headers, headers), \
            marks = coalesce(excluded.marks, marks), body = coalesce(excluded.body, body)",
 };
@@ -113,7 +114,8 @@ pub(super) async fn update(
 /// Writes metadata and, where it is to be kept, the message as it came.
 async fn keep(connection: &mut SqliteConnection, mut details: Vec<(&Record, bool)>) -> Result<()> {
     details.retain(|(record, with_raw)| {
-        record.event.metadata.is_some() || *with_raw && record.raw.is_some()
+        let kept = *with_raw && record.raw.is_some();
+        record.event.metadata.is_some() || record.correction.is_some() || kept
     });
     KEEP.execute(connection, &details, |row, (record, with_raw)| {
         let raw = record.raw.as_deref().filter(|_| *with_raw);
@@ -122,7 +124,8 @@ async fn keep(connection: &mut SqliteConnection, mut details: Vec<(&Record, bool
             .put(raw.map(|raw| raw.queue.clone()))
             .put(raw.map(|raw| raw.headers.clone()))
             .put(raw.map(|raw| raw.marks.clone()))
-            .put(raw.map(|raw| raw.body.as_slice()));
+            .put(raw.map(|raw| raw.body.as_slice()))
+            .put(record.correction.clone());
     })
     .await?;
     Ok(())

@@ -11,7 +11,7 @@
 //! | · accounts that are new | `OPEN` | 0 or some | a row and an index entry an account |
 //! | · identities that are new | `INSERT`, `KEEP` | 0 or some | a row and two index entries an event |
 //! | · identities that change their status | `UPDATE`, `KEEP` | 0 or some | a row an event |
-//! | · dead letters, audits | `LETTERS`, `AUDITS` | 0 or some | a row each |
+//! | · dead letters, those dealt with, audits | `LETTERS`, `RESOLVE`, `AUDITS` | 0 or some | a row each |
 //!
 //! "Some": a call for each 128 rows, and for the rest one for each power of two
 //! in it (see [`bulk`]). One connection writes, the others read snapshots and
@@ -66,8 +66,9 @@ use uuid::Uuid;
 
 use self::{error::failed, file::File, unit::Unit};
 use super::{
-    AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
-    LetterView, Result, Store, StoreError, StoreOptions, Totals, Verified, Waiting, doubt::Doubt,
+    AccountFilter, AuditFilter, AuditView, Committed, Direction, EventFilter, EventView,
+    EventsFound, LetterFilter, LetterView, Result, Store, StoreError, StoreOptions, Totals,
+    Verified, Waiting, doubt::Doubt,
 };
 use crate::domain::{
     Account, AccountKey, EventKey, Identity, Letter, Page, Plan, Record, Timestamp,
@@ -282,6 +283,16 @@ impl Store for SqliteStore {
 
     async fn letter(&self, tenant: &str, id: Uuid) -> Result<Option<LetterView>> {
         reads_aside::letter(&self.reads, tenant, id).await
+    }
+
+    async fn audits(
+        &self,
+        tenant: &str,
+        filter: &AuditFilter,
+        before: Option<Uuid>,
+        limit: i64,
+    ) -> Result<Vec<AuditView>> {
+        reads_aside::audits(&self.reads, tenant, filter, before, limit).await
     }
 
     /// Takes the write lock and writes a row that it takes back: a file that is

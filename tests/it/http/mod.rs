@@ -1,6 +1,7 @@
 //! HTTP from outside: a service on a port of its own, on both databases.
 
 mod accounts;
+mod by_hand;
 mod conditions;
 mod events;
 mod export;

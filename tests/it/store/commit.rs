@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use onceledger::{
     domain::{
-        AccountChange, AccountStatus, Audit, Currency, Event, Found, Kind, Past, Proof, Reason,
-        Record, Status, Timestamp,
+        AccountChange, AccountStatus, Audit, Currency, Event, Found, Kind, Proof, Reason, Record,
+        Status, Step, Timestamp,
     },
     store::{LetterFilter, StoreError},
 };
@@ -39,13 +39,7 @@ async fn what_is_committed_is_read_back_as_it_was(#[values(On::Postgres, On::Sql
             balance: 70,
         },
     );
-    refused.trail = vec![
-        refused.past(false),
-        Past {
-            displaced: true,
-            ..refused.past(true)
-        },
-    ];
+    refused.trail = vec![refused.past(None), refused.past(Some(Step::TakenOver))];
     refused.raw = Some(Arc::new(raw("\u{0}\u{1}not text")));
     let waiting = parked(rich("e-3"), Reason::VersionGap);
     let change = AccountChange {
@@ -296,7 +290,7 @@ async fn a_change_of_status_replaces_what_was_judged_before(
     );
     waits.raw = Some(Arc::new(raw("second")));
     waits.decision = 1;
-    waits.trail = vec![refused.past(false)];
+    waits.trail = vec![refused.past(Some(Step::SentAgain))];
     let again = AccountChange {
         updates: vec![update(&refused, waits.clone())],
         ..step("a", &a, &revised(&a))
@@ -308,7 +302,10 @@ async fn a_change_of_status_replaces_what_was_judged_before(
 
     let mut done = applied(event("a", "e", Kind::Credit, 7, None), 2, 107);
     done.decision = 2;
-    done.trail = vec![refused.past(false), waits.past(false)];
+    done.trail = vec![
+        refused.past(Some(Step::SentAgain)),
+        waits.past(Some(Step::SentAgain)),
+    ];
     let release = AccountChange {
         updates: vec![update(&waits, done.clone())],
         ..step("a", &a, &revised(&moved(&a, 7)))
@@ -476,7 +473,7 @@ fn audit() -> Audit {
     Audit {
         tenant: "default".into(),
         subject: "anna".into(),
-        action: "account.patched",
+        action: "account.patched".into(),
         account_id: Some("a".into()),
         detail: serde_json::json!({"floor": null}),
         note: Some("asked by mail".into()),

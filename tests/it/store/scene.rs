@@ -121,6 +121,7 @@ pub(super) fn change(id: &str, proof: Proof) -> AccountChange {
         inserts: Vec::new(),
         updates: Vec::new(),
         letters: Vec::new(),
+        resolutions: Vec::new(),
         audits: Vec::new(),
     }
 }

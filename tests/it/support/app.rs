@@ -40,6 +40,8 @@ pub struct TestApp {
     pub readiness: Arc<Mutex<Readiness>>,
     /// The books, to look at and to break.
     pub store: Arc<dyn Store>,
+    /// The way to everything that writes.
+    pub lanes: Lanes,
     tasks: Tasks,
     _database: TestDatabase,
 }
@@ -111,7 +113,7 @@ impl TestApp {
         let known = readiness.clone();
         let api = Api {
             store: store.clone(),
-            lanes,
+            lanes: lanes.clone(),
             clock,
             metrics,
             limits: Limits {
@@ -133,6 +135,7 @@ impl TestApp {
             client: reqwest::Client::new(),
             readiness,
             store,
+            lanes,
             tasks,
             _database: database,
         }

@@ -10,8 +10,9 @@ use async_trait::async_trait;
 use onceledger::{
     domain::{Account, AccountKey, EventKey, Identity, Letter, Page, Plan, Record, Timestamp},
     store::{
-        AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
-        LetterView, Result, Store, StoreError, Totals, Verified, Waiting,
+        AccountFilter, AuditFilter, AuditView, Committed, Direction, EventFilter, EventView,
+        EventsFound, LetterFilter, LetterView, Result, Store, StoreError, Totals, Verified,
+        Waiting,
     },
 };
 use uuid::Uuid;
@@ -174,6 +175,17 @@ impl Store for Flaky {
 
     async fn letter(&self, tenant: &str, id: Uuid) -> Result<Option<LetterView>> {
         self.inner.letter(tenant, id).await
+    }
+
+    async fn audits(
+        &self,
+        tenant: &str,
+        filter: &AuditFilter,
+        before: Option<Uuid>,
+        limit: i64,
+    ) -> Result<Vec<AuditView>> {
+        self.there()?;
+        self.inner.audits(tenant, filter, before, limit).await
     }
 
     async fn ping(&self) -> Result<()> {

@@ -16,8 +16,9 @@ use onceledger::{
         Record, Status, Timestamp,
     },
     store::{
-        AccountFilter, Committed, Direction, EventFilter, EventView, EventsFound, LetterFilter,
-        LetterView, Result, Store, StoreError, Totals, Verified, Waiting,
+        AccountFilter, AuditFilter, AuditView, Committed, Direction, EventFilter, EventView,
+        EventsFound, LetterFilter, LetterView, Result, Store, StoreError, Totals, Verified,
+        Waiting,
     },
 };
 use std::sync::Arc;
@@ -422,6 +423,16 @@ impl Store for Model {
 
     async fn letter(&self, _: &str, _: Uuid) -> Result<Option<LetterView>> {
         unreachable!("nobody asks the model for a letter")
+    }
+
+    async fn audits(
+        &self,
+        _: &str,
+        _: &AuditFilter,
+        _: Option<Uuid>,
+        _: i64,
+    ) -> Result<Vec<AuditView>> {
+        unreachable!("nobody asks the model for what people did")
     }
 
     async fn ping(&self) -> Result<()> {

@@ -257,7 +257,9 @@ pub fn spell(answer: &Answer) -> String {
             PatchRefusal::Closed(_) => "closed",
         }
         .to_owned(),
-        Answer::Event(told) => match told.verdict {
+        Answer::Discarded { fresh, .. } => format!("discarded {fresh}"),
+        Answer::Elsewhere(account) => format!("elsewhere {account:?}"),
+        Answer::Event(told) | Answer::Replayed(told) => match told.verdict {
             Verdict::Applied | Verdict::Duplicate => format!(
                 "{} v={} b={}",
                 told.label().0,
